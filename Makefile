@@ -1,0 +1,36 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
+
+.PHONY: help demo test lint clean
+
+help:  ## Show the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+$(VENV)/.run-installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.dev-installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@ $(VENV)/.run-installed
+
+demo: $(VENV)/.run-installed  ## Run the main job at small scale
+	$(BIN)/ella show unlock-maze --policy expert --out demo
+
+lint: $(VENV)/.dev-installed  ## Check style, types and import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(VENV)/.dev-installed lint  ## Check and test everything
+	$(BIN)/python -m pytest
+
+clean:  ## Remove the environment, caches and demo files
+	rm -rf $(VENV) .cache demo

@@ -1,0 +1,20 @@
+"""The one exception for things a user can put right."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Bad input from outside: a name, a size, a sentence, a file.
+
+    Its message is one line that says what is wrong and what to do. The command
+    line prints that line and exits with status 2.
+    """
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
+    """An error for a name that is not in a list, with the nearest names that are."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+    return InputError(f"unknown {kind} '{name}'; {hint}")

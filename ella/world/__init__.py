@@ -1,0 +1,1 @@
+"""The grid world: BabyAI's tasks as pure functions on arrays."""
