@@ -1,0 +1,1 @@
+"""Reward shapers: what bonus, and when."""

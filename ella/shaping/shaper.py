@@ -1,0 +1,112 @@
+"""The interface of every reward shaper, and the two that need no learning."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
+
+from ella.measurement import Measurements
+from ella.trajectory import Trajectory
+
+
+class AbstractRewardShaper(eqx.Module):
+    """Turns a rollout into a bonus that is added to the scaled reward.
+
+    A shaper is a value shared by all seeds (settings and frozen networks); what changes while
+    training is its state, one per seed. `shape` over T steps equals T calls over one step, so the
+    same code serves a trainer that steps on the host.
+    """
+
+    @abstractmethod
+    def init(self, num_envs: int, *, key: PRNGKeyArray) -> PyTree:
+        """The state before the first step."""
+
+    @abstractmethod
+    def shape(
+        self, state: PyTree, trajectory: Trajectory
+    ) -> tuple[PyTree, Float[Array, "T B"], Measurements]:
+        """The bonus of every step, in units of the scaled reward."""
+
+    @abstractmethod
+    def fit(
+        self,
+        state: PyTree,
+        trajectory: Trajectory,
+        iteration: Int32[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[PyTree, Measurements]:
+        """Learn from the rollout, after the policy did. `iteration` counts from 0 and is the same
+        for all seeds, so a `lax.cond` on it stays a branch under `vmap`."""
+
+
+class NoShaping(AbstractRewardShaper):
+    """Plain reinforcement learning: no bonus."""
+
+    def init(self, num_envs: int, *, key: PRNGKeyArray) -> PyTree:
+        return ()
+
+    def shape(
+        self, state: PyTree, trajectory: Trajectory
+    ) -> tuple[PyTree, Float[Array, "T B"], Measurements]:
+        return state, jnp.zeros_like(trajectory.reward), {}
+
+    def fit(
+        self,
+        state: PyTree,
+        trajectory: Trajectory,
+        iteration: Int32[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[PyTree, Measurements]:
+        return state, {}
+
+
+class Sum(AbstractRewardShaper):
+    """Several shapers at once: their bonuses are added."""
+
+    parts: dict[str, AbstractRewardShaper]
+    """By method name; measurements of a part are prefixed with it when names clash."""
+
+    def init(self, num_envs: int, *, key: PRNGKeyArray) -> PyTree:
+        keys = jax.random.split(key, len(self.parts))
+        return {
+            name: part.init(num_envs, key=part_key)
+            for (name, part), part_key in zip(self.parts.items(), keys, strict=True)
+        }
+
+    def shape(
+        self, state: PyTree, trajectory: Trajectory
+    ) -> tuple[PyTree, Float[Array, "T B"], Measurements]:
+        total = jnp.zeros_like(trajectory.reward)
+        new_state: dict[str, Any] = {}
+        measurements: Measurements = {}
+        for name, part in self.parts.items():
+            new_state[name], bonus, found = part.shape(state[name], trajectory)
+            total = total + bonus
+            _merge(measurements, name, found)
+        return new_state, total, measurements
+
+    def fit(
+        self,
+        state: PyTree,
+        trajectory: Trajectory,
+        iteration: Int32[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[PyTree, Measurements]:
+        keys = jax.random.split(key, len(self.parts))
+        new_state: dict[str, Any] = {}
+        measurements: Measurements = {}
+        for (name, part), part_key in zip(self.parts.items(), keys, strict=True):
+            new_state[name], found = part.fit(state[name], trajectory, iteration, key=part_key)
+            _merge(measurements, name, found)
+        return new_state, measurements
+
+
+def _merge(measurements: Measurements, name: str, found: Measurements) -> None:
+    for key, value in found.items():
+        measurements[f"{name}_{key}" if key in measurements else key] = value

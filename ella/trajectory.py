@@ -1,0 +1,58 @@
+"""What a rollout hands to reward shapers and learners."""
+
+from dataclasses import dataclass
+
+import jax
+from jaxtyping import Array, Bool, Float, Int32, UInt8
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class InstructionTable:
+    """Every instruction that can occur in one rollout, each once.
+
+    Policies and shapers embed these rows once and look the embedding up per step.
+    """
+
+    ids: Int32[Array, "R"]
+    tokens: Int32[Array, "R L"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Trajectory:
+    """T steps of B environments with automatic resets; time is the first axis.
+
+    Step t: the agent saw `image`, took `action`, was given `reward`, and the world
+    then looked like `next_image` (before any reset).
+    """
+
+    image: UInt8[Array, "T B 7 7 3"]
+    """The observation before the action."""
+    direction: Int32[Array, "T B"]
+    first: Bool[Array, "T B"]
+    """Whether the observation is the first of its episode."""
+    instruction_row: Int32[Array, "T B"]
+    """Row of the current instruction in `instructions`."""
+    action: Int32[Array, "T B"]
+    reward: Float[Array, "T B"]
+    """The environment's own reward, unscaled."""
+    terminated: Bool[Array, "T B"]
+    truncated: Bool[Array, "T B"]
+    next_image: UInt8[Array, "T B 7 7 3"]
+    """The observation after the action and before any reset: at an episode's end, its last one."""
+    instructions: InstructionTable
+
+    @property
+    def done(self) -> Bool[Array, "T B"]:
+        """Whether the action ended its episode."""
+        return self.terminated | self.truncated
+
+    @property
+    def success(self) -> Bool[Array, "T B"]:
+        """Whether the action ended its episode with the task solved."""
+        return self.terminated & (self.reward > 0)
+
+    @property
+    def instruction_id(self) -> Int32[Array, "T B"]:
+        return self.instructions.ids[self.instruction_row]
