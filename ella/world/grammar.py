@@ -21,7 +21,15 @@ import numpy as np
 from jaxtyping import Array, Int32
 
 from ella.errors import InputError
-from ella.world.encoding import COLOUR_NAMES, DOOR, MOVABLE_TYPES, TYPE_NAMES, cell_of
+from ella.world.encoding import (
+    COLOUR_NAMES,
+    DOOR,
+    MOVABLE_TYPES,
+    TYPE_NAMES,
+    cell_of,
+    colour_of,
+    kind_of,
+)
 from ella.world.state import (
     AFTER,
     AND,
@@ -133,6 +141,25 @@ def parse(text: str) -> Sentence:
         if len(parts) == 2:
             return Sentence(form, tuple(_parse_clause(part, text) for part in parts))
     return Sentence(SINGLE, (_parse_clause(text, text),))
+
+
+def sentence_of(instruction: Instruction) -> Sentence:
+    """The sentence of one instruction's arrays (host)."""
+    clauses = []
+    for kind, objects, articles in zip(
+        np.asarray(instruction.kinds),
+        np.asarray(instruction.objects),
+        np.asarray(instruction.articles),
+        strict=True,
+    ):
+        phrases = tuple(
+            Phrase(int(article), int(colour_of(cell)), int(kind_of(cell)))
+            for cell, article in zip(objects, articles, strict=True)
+            if cell > 0
+        )
+        if kind != NO_CLAUSE:
+            clauses.append(Clause(int(kind), phrases))
+    return Sentence(int(instruction.form), tuple(clauses))
 
 
 def _parse_clause(part: str, text: str) -> Clause:
@@ -292,8 +319,8 @@ class Language:
 
     @cached_property
     def _clause_articles(self) -> np.ndarray:
-        """int8[num_clauses + 1, 2] articles."""
-        table = np.zeros((self.num_clauses + 1, 2), np.int8)
+        """uint8[num_clauses + 1, 2] articles."""
+        table = np.zeros((self.num_clauses + 1, 2), np.uint8)
         for index, clause in enumerate(self.clauses):
             table[index, : len(clause.phrases)] = [p.article for p in clause.phrases]
         return table
@@ -363,6 +390,7 @@ class Language:
             form=jnp.asarray(form, jnp.int32),
             kinds=jnp.asarray(self._clause_kinds)[clause],
             objects=jnp.asarray(self._clause_classes)[clause],
+            articles=jnp.asarray(self._clause_articles)[clause],
         )
 
     def navigations(self, ids: Any) -> Array:

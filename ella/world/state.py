@@ -27,6 +27,8 @@ class Instruction:
     kinds: Int32[Array, "*batch 2"]
     objects: UInt8[Array, "*batch 2 2"]
     """Per clause: [target or moved, fixed] as (type, colour) cell codes; 0 where absent."""
+    articles: UInt8[Array, "*batch 2 2"]
+    """Per object: 0 for 'the', 1 for 'a'. Only the text needs it."""
 
 
 @pytree
