@@ -1,0 +1,1 @@
+"""Reads what runs leave behind: curves, tables, films."""

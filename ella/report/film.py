@@ -1,0 +1,276 @@
+"""Films of episodes: GIF, MP4 and PNG strips with the mission under the level."""
+
+import itertools
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from ella.errors import InputError
+from ella.world.encoding import ACTION_NAMES, COLOUR_NAMES, TYPE_NAMES, cell_of
+from ella.world.render import TILE_SIZE, frame, tile
+
+FRAMES_PER_SECOND = 5
+LAST_FRAME_SECONDS = 1.6
+STRIP_PICTURES = 8
+STRIP_COLUMNS = 4
+STRIP_TILE_SIZE = 20
+
+MARGIN = 10
+MISSION_FONT_SIZE, LINE_FONT_SIZE = 17, 14
+BACKGROUND, INK, FAINT_INK, TRACK = (24, 26, 32), (240, 240, 240), (150, 154, 166), (58, 62, 74)
+MARK_COLOURS = {
+    "termination": (122, 162, 255),
+    "bonus": (255, 206, 84),
+    "success": (110, 222, 128),
+    "failure": (255, 112, 103),
+}
+"""RGB by kind of mark: a low-level instruction terminated, a bonus was paid, the end."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something worth seeing at one step."""
+
+    kind: str
+    """One of `MARK_COLOURS`."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture of a film."""
+
+    description: Mapping[str, Any]
+    """The level at that moment, from `ella.world.describe`."""
+    caption: str
+    view: np.ndarray | None = None
+    """The observation's image uint8[7, 7, 3]; its cells are highlighted."""
+    marks: tuple[Mark, ...] = ()
+
+
+def episode_shots(
+    descriptions: Sequence[Mapping[str, Any]],
+    actions: Sequence[int],
+    *,
+    views: Sequence[np.ndarray] | None = None,
+    marks: Sequence[Sequence[Mark]] | None = None,
+    reward: float | None = None,
+) -> list[Shot]:
+    """The shots of one episode of T actions.
+
+    `descriptions`, `views` and `marks` have T + 1 entries, before the first action and after
+    each one. `reward` is the last step's; it says how the episode ended.
+    """
+    shots = []
+    for step, description in enumerate(descriptions):
+        caption = f"step {step} of {int(description['max_steps'])}"
+        if step > 0:
+            caption += f" · {ACTION_NAMES[int(actions[step - 1])]}"
+        here = tuple(marks[step]) if marks is not None else ()
+        if reward is not None and step == len(descriptions) - 1:
+            ending = Mark("success", f"done, reward {reward:.2f}")
+            here += (ending if reward > 0 else Mark("failure", "not done"),)
+        view = np.asarray(views[step]) if views is not None else None
+        shots.append(Shot(description, caption, view, here))
+    return shots
+
+
+def write_film(
+    shots: Sequence[Shot], path: Path, *, frames_per_second: float = FRAMES_PER_SECOND
+) -> Path:
+    """Write a film; the file's ending, .gif or .mp4, says which kind."""
+    writers = {".gif": write_gif, ".mp4": write_mp4}
+    if path.suffix not in writers:
+        raise InputError(f"cannot write '{path.name}': a film is a .gif or an .mp4 file")
+    writers[path.suffix](draw(shots), path, frames_per_second)
+    return path
+
+
+def draw(shots: Sequence[Shot], *, tile_size: int = TILE_SIZE) -> list[np.ndarray]:
+    """Pictures uint8[H, W, 3] of one size: the level, and under it the mission, the caption,
+    what the agent carries, the marks and a time line."""
+    boards = [frame(shot.description, view=shot.view, tile_size=tile_size) for shot in shots]
+    width = max(board.shape[1] for board in boards)
+    mission_font, line_font = (
+        ImageFont.load_default(size) for size in (MISSION_FONT_SIZE, LINE_FONT_SIZE)
+    )
+    missions = [
+        wrap(str(shot.description["mission"]), mission_font, width - 2 * MARGIN) for shot in shots
+    ]
+    mission_height = (MISSION_FONT_SIZE + 5) * max(map(len, missions))
+    mark_height = (LINE_FONT_SIZE + 6) * max(len(shot.marks) for shot in shots)
+    caption_height = LINE_FONT_SIZE + 8
+    top = max(board.shape[0] for board in boards)
+    height = top + MARGIN + mission_height + caption_height + mark_height + 2 * MARGIN
+    # Video encoders want even sizes.
+    size = (width + width % 2, height + height % 2)
+
+    pictures = []
+    for index, (shot, board, mission) in enumerate(zip(shots, boards, missions, strict=True)):
+        picture = Image.new("RGB", size, BACKGROUND)
+        picture.paste(Image.fromarray(board), ((width - board.shape[1]) // 2, 0))
+        pen = ImageDraw.Draw(picture)
+        y = top + MARGIN
+        for line in mission:
+            pen.text((MARGIN, y), line, INK, mission_font)
+            y += MISSION_FONT_SIZE + 5
+        y = top + MARGIN + mission_height
+        pen.text((MARGIN, y), shot.caption, FAINT_INK, line_font)
+        _draw_carried(picture, pen, shot.description["carrying"], y, line_font)
+        y += caption_height
+        for mark in shot.marks:
+            colour = MARK_COLOURS[mark.kind]
+            pen.ellipse((MARGIN, y + 4, MARGIN + 9, y + 13), colour)
+            pen.text((MARGIN + 16, y), mark.text, colour, line_font)
+            y += LINE_FONT_SIZE + 6
+        _draw_time_line(pen, shots, index, width, height - MARGIN - 3)
+        pictures.append(np.asarray(picture))
+    return pictures
+
+
+def write_gif(pictures: Sequence[np.ndarray], path: Path, frames_per_second: float) -> None:
+    """Write an endless GIF; its last picture stays for a moment."""
+    # One palette for the whole film, taken from pictures all along it, keeps colours steady.
+    sample = np.concatenate([pictures[i] for i in _spread(len(pictures), 8)])
+    palette = Image.fromarray(sample).quantize(256, dither=Image.Dither.NONE)
+    frames = [
+        Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE)
+        for picture in pictures
+    ]
+    durations = [round(1000 / frames_per_second)] * len(frames)
+    durations[-1] = round(1000 * LAST_FRAME_SECONDS)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frames[0].save(
+        path, save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=False
+    )
+
+
+def write_mp4(pictures: Sequence[np.ndarray], path: Path, frames_per_second: float) -> None:
+    """Write an H.264 film with the ffmpeg program."""
+    program = shutil.which("ffmpeg")
+    if program is None:
+        raise InputError("an .mp4 needs the program ffmpeg on the PATH; install it or write a .gif")
+    height, width, _ = pictures[0].shape
+    still = round(LAST_FRAME_SECONDS * frames_per_second)
+    raw = np.stack([*pictures, *[pictures[-1]] * still]).tobytes()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}"]
+    target = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path)]
+    outcome = subprocess.run(
+        [program, "-y", "-v", "error", *source, "-r", str(frames_per_second), "-i", "-", *target],
+        input=raw,
+        capture_output=True,
+        check=False,
+    )
+    if outcome.returncode != 0:
+        reason = outcome.stderr.decode(errors="replace").strip().splitlines()
+        raise InputError(
+            f"ffmpeg could not write '{path}': {reason[-1] if reason else 'no reason'}"
+        )
+
+
+def write_strip(shots: Sequence[Shot], path: Path, *, pictures: int = STRIP_PICTURES) -> Path:
+    """Write a PNG of up to `pictures` moments of an episode with the mission under them."""
+    chosen = [shots[i] for i in moments(shots, pictures)]
+    columns = min(STRIP_COLUMNS, len(chosen))
+    boards = [frame(shot.description, view=shot.view, tile_size=STRIP_TILE_SIZE) for shot in chosen]
+    height, width, _ = boards[0].shape
+    caption_font, mission_font = (
+        ImageFont.load_default(size) for size in (LINE_FONT_SIZE, MISSION_FONT_SIZE)
+    )
+    cell_width, cell_height = width + MARGIN, height + LINE_FONT_SIZE + 16
+    rows = -(-len(chosen) // columns)
+    total_width = columns * cell_width + MARGIN
+    lines = wrap(str(chosen[0].description["mission"]), mission_font, total_width - 2 * MARGIN)
+    mission_top = MARGIN + rows * cell_height
+    total_height = mission_top + len(lines) * (MISSION_FONT_SIZE + 5) + MARGIN
+    picture = Image.new("RGB", (total_width, total_height), BACKGROUND)
+    pen = ImageDraw.Draw(picture)
+    for index, (shot, board) in enumerate(zip(chosen, boards, strict=True)):
+        x = MARGIN + index % columns * cell_width
+        y = MARGIN + index // columns * cell_height
+        picture.paste(Image.fromarray(board), (x, y))
+        colour = MARK_COLOURS[shot.marks[-1].kind] if shot.marks else FAINT_INK
+        caption = wrap(shot.caption, caption_font, width)[0]
+        pen.text((x, y + height + 4), caption, colour, caption_font)
+    for index, line in enumerate(lines):
+        pen.text((MARGIN, mission_top + index * (MISSION_FONT_SIZE + 5)), line, INK, mission_font)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture.save(path, optimize=True)
+    return path
+
+
+def wrap(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: float) -> list[str]:
+    """Break a text into lines of at most `width` pixels; a longer word has its own line."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and font.getlength(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines or [""]
+
+
+def _draw_carried(
+    picture: Image.Image,
+    pen: ImageDraw.ImageDraw,
+    carrying: tuple[str, str] | None,
+    y: int,
+    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+) -> None:
+    """Show the object in hand at the right end of the caption's line."""
+    if carrying is None:
+        return
+    type_, colour = carrying
+    cell = cell_of(TYPE_NAMES.index(type_), COLOUR_NAMES.index(colour))
+    # Drop the grid line of the tile: only the object is wanted.
+    icon = Image.fromarray(tile(cell, None, False, 20)).crop((1, 1, 20, 20))
+    x = picture.width - MARGIN - icon.width
+    picture.paste(icon, (x, y))
+    label = "carrying"
+    pen.text((x - 6 - font.getlength(label), y), label, FAINT_INK, font)
+
+
+def _draw_time_line(
+    pen: ImageDraw.ImageDraw, shots: Sequence[Shot], index: int, width: int, y: int
+) -> None:
+    """A track along the bottom: the time gone by, and a tick for every mark so far."""
+    span = width - 2 * MARGIN
+    places = np.linspace(MARGIN, MARGIN + span, len(shots)) if len(shots) > 1 else [MARGIN + span]
+    pen.rectangle((MARGIN, y, MARGIN + span, y + 3), TRACK)
+    pen.rectangle((MARGIN, y, places[index], y + 3), FAINT_INK)
+    for place, shot in zip(places[: index + 1], shots, strict=False):
+        for mark in shot.marks:
+            pen.rectangle((place - 1, y - 2, place + 1, y + 5), MARK_COLOURS[mark.kind])
+
+
+def _spread(count: int, limit: int) -> list[int]:
+    """Up to `limit` indices from 0 to count - 1, both ends included, evenly spread."""
+    return sorted({round(i) for i in np.linspace(0, count - 1, min(count, limit)).tolist()})
+
+
+def moments(shots: Sequence[Shot], limit: int) -> list[int]:
+    """The shots a strip shows: the ends, moments with marks or where the level changes, and
+    evenly spread ones for the rest."""
+    if len(shots) <= limit:
+        return list(range(len(shots)))
+    events = [
+        i
+        for i in range(1, len(shots) - 1)
+        if shots[i].marks
+        or shots[i].description["carrying"] != shots[i - 1].description["carrying"]
+        or np.any(shots[i].description["grid"] != shots[i - 1].description["grid"])
+    ]
+    kept = {0, len(shots) - 1} | {events[i] for i in _spread(len(events), limit - 2) if events}
+    while len(kept) < limit:
+        # Split the longest stretch without a picture.
+        ordered = sorted(kept)
+        start, end = max(itertools.pairwise(ordered), key=lambda pair: pair[1] - pair[0])
+        kept.add((start + end) // 2)
+    return sorted(kept)
