@@ -5,17 +5,7 @@ from dataclasses import dataclass
 import jax
 from jaxtyping import Array, Bool, Float, Int32, UInt8
 
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class InstructionTable:
-    """Every instruction that can occur in one rollout, each once.
-
-    Policies and shapers embed these rows once and look the embedding up per step.
-    """
-
-    ids: Int32[Array, "R"]
-    tokens: Int32[Array, "R L"]
+from ella.world.state import InstructionTable
 
 
 @jax.tree_util.register_dataclass

@@ -77,3 +77,15 @@ class Timestep:
     reward: Float[Array, "*batch"]
     terminated: Bool[Array, "*batch"]
     truncated: Bool[Array, "*batch"]
+
+
+@pytree
+@dataclass(frozen=True)
+class InstructionTable:
+    """Every instruction that can occur in one rollout.
+
+    Policies and shapers embed these rows once and look the embedding up per step.
+    """
+
+    ids: Int32[Array, "R"]
+    tokens: Int32[Array, "R L"]

@@ -1,0 +1,232 @@
+"""Reset and step: one environment as pure functions, and many with automatic resets."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
+
+from ella.errors import InputError
+from ella.world import tasks
+from ella.world.dynamics import act
+from ella.world.grammar import Language
+from ella.world.observation import view_image
+from ella.world.state import InstructionTable, Observation, State, Timestep, pytree
+from ella.world.tasks import TaskSpec
+from ella.world.verifier import verify
+
+
+@pytree
+@dataclass(frozen=True)
+class LevelPool:
+    """A ring of P levels. The next `fresh` slots from `head` on have never been played."""
+
+    levels: State
+    """[P], before their first step."""
+    observations: Observation
+    """[P], the levels' first observations."""
+    head: Int32[Array, ""]
+    """Slot of the next level to play."""
+    fresh: Int32[Array, ""]
+
+
+@pytree
+@dataclass(frozen=True)
+class VectorState:
+    """B environments with automatic resets, and the levels their resets take."""
+
+    states: State
+    observation: Observation
+    """[B], current: after a reset, the new episode's first."""
+    first: Bool[Array, "B"]
+    """Whether `observation` is the first of its episode."""
+    instruction_row: Int32[Array, "B"]
+    """Row of the current instruction in `Environment.instruction_table`."""
+    instruction_ids: Int32[Array, "B"]
+    """The instructions that were current at the last refill."""
+    pool: LevelPool
+
+
+@pytree
+@dataclass(frozen=True)
+class Transition:
+    """What one action of B environments brought, before any reset."""
+
+    reward: Float[Array, "B"]
+    terminated: Bool[Array, "B"]
+    truncated: Bool[Array, "B"]
+    next_observation: Observation
+    resets: Int32[Array, ""]
+    """Episodes that ended, hence levels taken from the pool."""
+    reused: Int32[Array, ""]
+    """How many of those levels had been played before, the pool being exhausted."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A task's functions. A static value: hash it, close over it, compare it.
+
+    `reset`, `step` and `observe` are for one environment; batch them with `vmap`. `start`,
+    `refill` and `step_vector` run B environments that reset themselves, taking levels from a
+    pool, so that no level is ever generated inside a step.
+    """
+
+    spec: TaskSpec
+
+    @property
+    def language(self) -> Language:
+        return self.spec.language
+
+    def reset(self, key: PRNGKeyArray) -> Timestep:
+        """The start of an episode on a freshly generated level."""
+        state = jax.tree.map(lambda leaf: leaf[0], self.generate(key, 1))
+        return Timestep(
+            state=state,
+            observation=self.observe(state),
+            reward=jnp.zeros((), jnp.float32),
+            terminated=jnp.zeros((), bool),
+            truncated=jnp.zeros((), bool),
+        )
+
+    def step(self, state: State, action: Int32[Array, ""]) -> Timestep:
+        """One action (0..6). A finished episode goes on; the caller resets."""
+        state, reward, terminated, truncated = self._transition(state, action)
+        return Timestep(state, self.observe(state), reward, terminated, truncated)
+
+    def observe(self, state: State) -> Observation:
+        """What the agent is given in this state."""
+        return Observation(
+            image=view_image(state),
+            direction=state.agent_dir,
+            mission=self.language.tokens(state.instruction_id),
+            instruction_id=state.instruction_id,
+        )
+
+    def generate(self, key: PRNGKeyArray, n: int) -> State:
+        """n levels that passed every check, [n]."""
+        from ella.world import levels
+
+        return levels.generate(self.spec, key, n)
+
+    def start(self, key: PRNGKeyArray, num_envs: int, pool_size: int) -> VectorState:
+        """B = num_envs environments at the start of their first episodes, and a full pool.
+
+        `pool_size` is the number of levels B environments may consume between two refills
+        without seeing one twice.
+        """
+        if num_envs < 1 or pool_size < 1:
+            raise InputError(
+                f"num_envs and pool_size must be positive, got {num_envs} and {pool_size}"
+            )
+        generated = self.generate(key, num_envs + pool_size)
+        observed = jax.vmap(self.observe)(generated)
+        states, observation = jax.tree.map(lambda leaf: leaf[:num_envs], (generated, observed))
+        pooled, pooled_observations = jax.tree.map(
+            lambda leaf: leaf[num_envs:], (generated, observed)
+        )
+        return VectorState(
+            states=states,
+            observation=observation,
+            first=jnp.ones(num_envs, bool),
+            instruction_row=pool_size + jnp.arange(num_envs, dtype=jnp.int32),
+            instruction_ids=states.instruction_id,
+            pool=LevelPool(
+                levels=pooled,
+                observations=pooled_observations,
+                head=jnp.zeros((), jnp.int32),
+                fresh=jnp.full((), pool_size, jnp.int32),
+            ),
+        )
+
+    def refill(self, vector: VectorState, key: PRNGKeyArray) -> VectorState:
+        """Replace played levels by new ones; call it between rollouts.
+
+        Makes as many attempts at a level as the pool has slots, so its work is bounded; levels
+        not yet played stay. Instruction rows change: environment b's becomes P + b.
+        """
+        from ella.world import levels
+
+        pool = vector.pool
+        size = pool.levels.instruction_id.shape[0]
+        candidates, accepted = jax.vmap(partial(levels.attempt, self.spec))(
+            jax.random.split(key, size)
+        )
+        observed = jax.vmap(self.observe)(candidates)
+        rank = jnp.cumsum(accepted, dtype=jnp.int32) - 1
+        fits = accepted & (rank < size - pool.fresh)
+        slot = jnp.where(fits, (pool.head + pool.fresh + rank) % size, size)
+        new_levels, new_observations = jax.tree.map(
+            lambda old, new: old.at[slot].set(new, mode="drop"),
+            (pool.levels, pool.observations),
+            (candidates, observed),
+        )
+        num_envs = vector.first.shape[0]
+        return replace(
+            vector,
+            instruction_row=size + jnp.arange(num_envs, dtype=jnp.int32),
+            instruction_ids=vector.states.instruction_id,
+            pool=replace(
+                pool,
+                levels=new_levels,
+                observations=new_observations,
+                fresh=pool.fresh + fits.sum(dtype=jnp.int32),
+            ),
+        )
+
+    def instruction_table(self, vector: VectorState) -> InstructionTable:
+        """The instructions `instruction_row` points into: P pool levels, then the B instructions
+        current at the last refill. Valid until the next refill."""
+        ids = jnp.concatenate([vector.pool.levels.instruction_id, vector.instruction_ids])
+        return InstructionTable(ids=ids, tokens=self.language.tokens(ids))
+
+    def step_vector(
+        self, vector: VectorState, action: Int32[Array, "B"]
+    ) -> tuple[VectorState, Transition]:
+        """One action in each of B environments; finished ones go on with the pool's next levels."""
+        states, reward, terminated, truncated = jax.vmap(self._transition)(vector.states, action)
+        next_observation = Observation(
+            image=jax.vmap(view_image)(states),
+            direction=states.agent_dir,
+            mission=vector.observation.mission,
+            instruction_id=states.instruction_id,
+        )
+        done = terminated | truncated
+        pool = vector.pool
+        size = pool.levels.instruction_id.shape[0]
+        slot = (pool.head + jnp.cumsum(done, dtype=jnp.int32) - 1) % size
+        resets = done.sum(dtype=jnp.int32)
+
+        def take(level_leaf: Array, current: Array) -> Array:
+            chosen = level_leaf.at[slot].get(mode="promise_in_bounds")
+            return jnp.where(done.reshape((-1,) + (1,) * (current.ndim - 1)), chosen, current)
+
+        new_states, new_observation = jax.tree.map(
+            take, (pool.levels, pool.observations), (states, next_observation)
+        )
+        reused = jnp.maximum(resets - pool.fresh, 0)
+        stepped = replace(
+            vector,
+            states=new_states,
+            observation=new_observation,
+            first=done,
+            instruction_row=jnp.where(done, slot, vector.instruction_row),
+            pool=replace(
+                pool, head=(pool.head + resets) % size, fresh=pool.fresh - resets + reused
+            ),
+        )
+        return stepped, Transition(reward, terminated, truncated, next_observation, resets, reused)
+
+    def _transition(
+        self, state: State, action: Int32[Array, ""]
+    ) -> tuple[State, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+        """(state, reward, terminated, truncated) after one action."""
+        state, fulfilled = verify(self.language, act(state, action), action)
+        spent = state.step_count.astype(jnp.float32) / state.max_steps.astype(jnp.float32)
+        reward = jnp.where(fulfilled, 1 - 0.9 * spent, 0.0).astype(jnp.float32)
+        return state, reward, fulfilled, state.step_count >= state.max_steps
+
+
+def make(task: str | TaskSpec) -> Environment:
+    """The environment of a named task, or of any row of data."""
+    return Environment(task if isinstance(task, TaskSpec) else tasks.find(task))
