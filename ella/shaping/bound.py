@@ -1,0 +1,44 @@
+"""How large the bonus may be before it can pay to fail."""
+
+from ella.errors import InputError
+
+
+def largest_bonus(
+    horizon: int,
+    num_low_level: int,
+    discount: float = 0.99,
+    reward_scale: float = 20.0,
+    steps: int | None = None,
+    max_completions: int | None = None,
+) -> float:
+    """The bonus, in units of the scaled reward, below which no failure returns as much as an
+    optimal success.
+
+    An episode that fails collects at most one bonus per low-level instruction. A success in M
+    steps returns discount^M r_M, where r_M = reward_scale (1 - 0.9 M / horizon). So the bonus
+    stays below discount^M r_M / num_low_level.
+
+    Args:
+        horizon: H, the steps after which an episode is cut off.
+        num_low_level: How many low-level instructions there are.
+        discount: The discount factor of the return.
+        reward_scale: What the environment's reward is multiplied by.
+        steps: M, the most steps an optimal solution needs, where that is known; H otherwise.
+        max_completions: The most low-level instructions that can be completed in one episode,
+            where that is known; all of them otherwise.
+    """
+    steps = horizon if steps is None else steps
+    completions = num_low_level if max_completions is None else max_completions
+    if horizon < 1:
+        raise InputError(f"the horizon must be positive, not {horizon}")
+    if not 1 <= steps <= horizon:
+        raise InputError(f"steps must lie between 1 and the horizon {horizon}, not {steps}")
+    if not 1 <= completions <= num_low_level:
+        raise InputError(
+            f"completions must lie between 1 and the {num_low_level} low-level instructions, "
+            f"not {completions}"
+        )
+    if not 0.0 < discount <= 1.0 or reward_scale <= 0:
+        raise InputError("the discount must lie in (0, 1] and the reward scale must be positive")
+    reward = reward_scale * (1.0 - 0.9 * steps / horizon)
+    return discount**steps * reward / completions

@@ -1,0 +1,189 @@
+"""ELLA: a bonus whenever a relevant low-level instruction is completed for the first time."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
+
+from ella.errors import InputError
+from ella.measurement import Mean, Measurements
+from ella.shaping import relevance_dataset
+from ella.shaping.relevance import AbstractRelevance
+from ella.shaping.relevance_dataset import RelevanceDataset
+from ella.shaping.shaper import AbstractRewardShaper
+from ella.shaping.termination import AbstractTermination
+from ella.trajectory import Trajectory
+
+
+@dataclass(frozen=True)
+class EllaSettings:
+    """What ELLA pays, and when."""
+
+    bonus: float = 0.25
+    """Lambda, in units of the scaled reward. The paper takes 0.25, and 0.5 for openpick-maze
+    and sequence-maze."""
+    discount: float = 0.99
+    """Must be the learner's discount, or successes are not neutralised exactly."""
+    recheck: bool = True
+    """Whether a low-level instruction that was not relevant when first completed can still be
+    paid for when it holds again and has become relevant (the released code). False checks its
+    relevance only at its first completion (the paper's text)."""
+    neutralise: bool = True
+    """Whether a success takes the episode's bonuses back with its last reward."""
+
+    def __post_init__(self) -> None:
+        if self.bonus < 0:
+            raise InputError(f"the bonus must not be negative, not {self.bonus}")
+        if not 0.0 < self.discount <= 1.0:
+            raise InputError(f"the discount must lie in (0, 1], not {self.discount}")
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class EpisodeLedger:
+    """What each environment's running episode has completed and been paid; survives rollouts."""
+
+    completed: Bool[Array, "B L"]
+    """Low-level instructions that have terminated so far."""
+    settled: Bool[Array, "B L"]
+    """Those that can no longer earn a bonus in this episode."""
+    owed: Float[Array, "B"]
+    """Bonuses paid so far, each compounded to the current step: sum of c_t discount^(t - now)."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class EllaState:
+    """What changes while one seed trains."""
+
+    ledger: EpisodeLedger
+    steps: Int32[Array, ""]
+    """Steps of each environment so far."""
+    dataset: RelevanceDataset
+    relevance: PyTree
+    """The relevance judge's own state."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Account:
+    """What happened at each step of a rollout; shapes [T, B] and [T, B, L]."""
+
+    paid: Bool[Array, "T B"]
+    """Whether the step earned the bonus."""
+    earned: Bool[Array, "T B L"]
+    """The low-level instructions it was earned for."""
+    completed: Bool[Array, "T B L"]
+    """Everything the episode has completed up to and including the step's observation."""
+    bonus: Float[Array, "T B"]
+    """The bonus, neutralisation included."""
+
+
+class ELLA(AbstractRewardShaper):
+    """Exploration through learned language abstraction.
+
+    The observation before each action is tested against every low-level instruction. The state
+    after an episode's last action is never tested.
+    """
+
+    termination: AbstractTermination
+    relevance: AbstractRelevance
+    settings: EllaSettings = eqx.field(static=True)
+    num_ids: int = eqx.field(static=True)
+    """Size of the high-level language's id space."""
+
+    def init(self, num_envs: int, *, key: PRNGKeyArray) -> EllaState:
+        num_low_level = self.relevance.num_low_level
+        nothing = jnp.zeros((num_envs, num_low_level), bool)
+        return EllaState(
+            ledger=EpisodeLedger(nothing, nothing, jnp.zeros(num_envs)),
+            steps=jnp.zeros((), jnp.int32),
+            dataset=relevance_dataset.empty(self.num_ids, num_low_level),
+            relevance=self.relevance.init(key=key),
+        )
+
+    def shape(
+        self, state: EllaState, trajectory: Trajectory
+    ) -> tuple[EllaState, Float[Array, "T B"], Measurements]:
+        state, account = self.account(state, trajectory)
+        done = trajectory.done
+        episodes = done.sum(dtype=jnp.float32)
+        completions = account.completed.sum(-1, dtype=jnp.float32)
+        seen = state.dataset.num_seen.astype(jnp.float32)
+        is_seen = jnp.minimum(seen, 1.0)
+        size = state.dataset.num_members / jnp.maximum(seen, 1.0)
+        measurements = {
+            "bonus_per_episode": Mean(
+                self.settings.bonus * account.paid.sum(dtype=jnp.float32), episodes
+            ),
+            "low_level_completions": Mean((completions * done).sum(), episodes),
+            "decomposition_size": Mean(size * is_seen, is_seen),
+            "instructions_seen": Mean(seen, jnp.ones(())),
+        }
+        return state, account.bonus, measurements
+
+    def account(self, state: EllaState, trajectory: Trajectory) -> tuple[EllaState, Account]:
+        """`shape` in full: every completion and payment, for films and for looking inside."""
+        T, B = trajectory.reward.shape
+        images = trajectory.image.reshape(T * B, *trajectory.image.shape[2:])
+        terminated = self.termination(images).reshape(T, B, -1)
+        steps = state.steps + jnp.arange(T, dtype=jnp.int32)
+        by_row = self.relevance.relevant(state.relevance, trajectory.instructions)
+        relevant = by_row[trajectory.instruction_row]
+        relevant |= self.relevance.pays_everything(steps * B)[:, None, None]
+
+        ledger, account = keep_account(
+            self.settings, state.ledger, trajectory, terminated, relevant
+        )
+        dataset = relevance_dataset.record(
+            state.dataset, trajectory.instruction_id, account.completed, trajectory.success
+        )
+        return EllaState(ledger, state.steps + T, dataset, state.relevance), account
+
+    def fit(
+        self,
+        state: EllaState,
+        trajectory: Trajectory,
+        iteration: Int32[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[EllaState, Measurements]:
+        relevance, measurements = self.relevance.fit(
+            state.relevance, state.dataset, iteration, key=key
+        )
+        return EllaState(state.ledger, state.steps, state.dataset, relevance), measurements
+
+
+def keep_account(
+    settings: EllaSettings,
+    ledger: EpisodeLedger,
+    trajectory: Trajectory,
+    terminated: Bool[Array, "T B L"],
+    relevant: Bool[Array, "T B L"],
+) -> tuple[EpisodeLedger, Account]:
+    """Bonuses of a rollout, given what terminated before each action and what is relevant.
+
+    A step earns lambda once however many instructions it completes. A success at step N is
+    charged lambda times the sum of discount^(t - N) over the episode's paid steps t, N included,
+    so that its discounted return is that of the unshaped reward.
+    """
+
+    def step(
+        ledger: EpisodeLedger, inputs: tuple[Array, Array, Array, Array]
+    ) -> tuple[EpisodeLedger, Account]:
+        first, success, terminates, is_relevant = inputs
+        going_on = ~first[:, None]
+        completed, settled = ledger.completed & going_on, ledger.settled & going_on
+        earned = terminates & is_relevant & ~settled
+        settled = settled | (earned if settings.recheck else terminates)
+        completed = completed | terminates
+        paid = earned.any(-1)
+        owed = jnp.where(first, 0.0, ledger.owed / settings.discount) + paid
+        charged = jnp.where(success, owed, 0.0) if settings.neutralise else 0.0
+        bonus = settings.bonus * (paid - charged)
+        return EpisodeLedger(completed, settled, owed), Account(paid, earned, completed, bonus)
+
+    inputs = (trajectory.first, trajectory.success, terminated, relevant)
+    return jax.lax.scan(step, ledger, inputs, unroll=8)

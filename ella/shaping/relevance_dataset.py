@@ -1,0 +1,129 @@
+"""D, the online table of decompositions: which low-level instructions every success shared.
+
+One row of bits per high-level instruction id; a row of zeros has not been seen. A success whose
+episode completed the low-level instructions S updates its row R to R & S, or to S where the row
+is unseen or the intersection is empty; a success that completed none changes nothing.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int32, PRNGKeyArray, UInt32
+
+WORD = 32
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class RelevanceDataset:
+    """The table of one seed."""
+
+    members: UInt32[Array, "num_ids words"]
+    """Bit l of word w of a row: low-level instruction 32 w + l is in the decomposition."""
+    num_seen: Int32[Array, ""]
+    """Rows that are not zero."""
+    num_members: Int32[Array, ""]
+    """Bits set in the whole table."""
+
+
+def empty(num_ids: int, num_low_level: int) -> RelevanceDataset:
+    """A table in which nothing has been seen."""
+    words = -(-num_low_level // WORD)
+    zero = jnp.zeros((), jnp.int32)
+    return RelevanceDataset(jnp.zeros((num_ids, words), jnp.uint32), zero, zero)
+
+
+def pack(bits: Bool[Array, "*batch L"]) -> UInt32[Array, "*batch words"]:
+    """Booleans to words of bits."""
+    length = bits.shape[-1]
+    words = -(-length // WORD)
+    padding = [(0, 0)] * (bits.ndim - 1) + [(0, words * WORD - length)]
+    padded = jnp.pad(bits, padding).reshape(*bits.shape[:-1], words, WORD)
+    values = padded.astype(jnp.uint32) << jnp.arange(WORD, dtype=jnp.uint32)
+    return values.sum(-1, dtype=jnp.uint32)
+
+
+def unpack(words: UInt32[Array, "*batch words"], length: int) -> Bool[Array, "*batch L"]:
+    """Words of bits to booleans."""
+    bits = words[..., None] >> jnp.arange(WORD, dtype=jnp.uint32) & 1
+    return bits.reshape(*words.shape[:-1], -1)[..., :length].astype(bool)
+
+
+def decompositions(
+    dataset: RelevanceDataset, ids: Int32[Array, "*batch"], num_low_level: int
+) -> Bool[Array, "*batch L"]:
+    """The rows of some instructions; all False where one has not been seen."""
+    return unpack(dataset.members[ids], num_low_level)
+
+
+def record(
+    dataset: RelevanceDataset,
+    ids: Int32[Array, "*batch"],
+    found: Bool[Array, "*batch L"],
+    success: Bool[Array, "*batch"],
+) -> RelevanceDataset:
+    """Update with every success, one after the other in the arrays' own (row-major) order: time
+    first and environments second for arrays [T, B].
+
+    Successes of different instructions do not meet, so the k-th success of every instruction is
+    taken in the same round, on a copy of the rows concerned; the table itself is read once and
+    written once, in place where its buffer may be reused.
+    """
+    num_ids = dataset.members.shape[0]
+    sets = pack(found).reshape(-1, dataset.members.shape[1])
+    counts = success.reshape(-1) & (sets != 0).any(-1)
+    keys = jnp.where(counts, ids.reshape(-1), num_ids)
+    order = jnp.argsort(keys, stable=True)
+    keys, sets, counts = keys[order], sets[order], counts[order]
+
+    # A run of equal keys is one instruction's successes; its first position stands for its row.
+    position = jnp.arange(keys.size, dtype=jnp.int32)
+    starts = jnp.concatenate([jnp.ones(1, bool), keys[1:] != keys[:-1]])
+    start = jax.lax.cummax(jnp.where(starts, position, 0))
+    is_row = starts & counts
+    rounds = jnp.max(jnp.where(counts, position - start + 1, 0))
+    before = dataset.members[jnp.where(is_row, keys, 0)]
+
+    def take_round(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        index, rows = carry
+        at = jnp.minimum(position + index, keys.size - 1)
+        applies = is_row & (position + index < keys.size) & (start[at] == position)
+        latest = sets[at]
+        shared = rows & latest
+        updated = jnp.where((shared != 0).any(-1, keepdims=True), shared, latest)
+        return index + 1, jnp.where(applies[:, None], updated, rows)
+
+    _, after = jax.lax.while_loop(
+        lambda carry: carry[0] < rounds, take_round, (jnp.zeros((), jnp.int32), before)
+    )
+    written = jnp.where(is_row, keys, num_ids)
+    grown = jnp.where(is_row[:, None], _popcount(after) - _popcount(before), 0).sum()
+    new = is_row & (before == 0).all(-1)
+    return RelevanceDataset(
+        members=dataset.members.at[written].set(after, mode="drop"),
+        num_seen=dataset.num_seen + new.sum(dtype=jnp.int32),
+        num_members=dataset.num_members + grown.astype(jnp.int32),
+    )
+
+
+def sample_seen(
+    dataset: RelevanceDataset, capacity: int, *, key: PRNGKeyArray
+) -> tuple[Int32[Array, "capacity"], Bool[Array, "capacity"]]:
+    """Up to `capacity` seen instructions: all of them where they fit, otherwise one drawn from
+    each of `capacity` equal shares of the table. Returns ids and which entries are in use."""
+    seen_so_far = jnp.cumsum((dataset.members != 0).any(-1), dtype=jnp.int32)
+    used = jnp.minimum(dataset.num_seen, capacity)
+    index = jnp.arange(capacity)
+    offset = jax.random.uniform(key, (capacity,))
+    share = dataset.num_seen / jnp.maximum(used, 1)
+    ranks = jnp.where(
+        dataset.num_seen <= capacity, index, jnp.floor((index + offset) * share).astype(jnp.int32)
+    )
+    ranks = jnp.clip(ranks, 0, jnp.maximum(dataset.num_seen - 1, 0))
+    ids = jnp.searchsorted(seen_so_far, ranks + 1)
+    return jnp.minimum(ids, dataset.members.shape[0] - 1).astype(jnp.int32), index < used
+
+
+def _popcount(words: UInt32[Array, "n words"]) -> Int32[Array, "n words"]:
+    return jax.lax.population_count(words).astype(jnp.int32)
