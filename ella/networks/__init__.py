@@ -1,0 +1,1 @@
+"""Networks, as Equinox modules whose leaves are all arrays."""

@@ -1,0 +1,1 @@
+"""Recurrent PPO. It knows nothing of shaping but the interface."""

@@ -1,0 +1,91 @@
+"""What a recurrent PPO run can be told."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ella.errors import InputError
+from ella.networks.actor_critic import NetworkConfig
+
+MATMUL_PRECISIONS = {"tf32": "default", "float32": "highest"}
+"""JAX's names. TF32 exists on GPUs only: elsewhere both mean full float32."""
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """One seed's settings. The defaults are those of the released code of the paper."""
+
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    """The policy network."""
+    num_envs: int = 64
+    """Environments per seed."""
+    rollout_length: int = 40
+    """Steps of every environment in one iteration."""
+    bptt_length: int = 20
+    """Steps gradients flow back through the memory; divides rollout_length."""
+    epochs: int = 4
+    """Passes over each rollout."""
+    minibatch_frames: int = 1280
+    """Frames of one gradient step: whole sequences of bptt_length, divides the rollout."""
+    learning_rate: float = 1e-4
+    """Adam's step size (the paper prints 7e-4, its scripts use 1e-4)."""
+    adam_epsilon: float = 1e-5
+    """Adam's epsilon."""
+    discount: float = 0.99
+    """Gamma."""
+    gae_lambda: float = 0.99
+    """Lambda of generalised advantage estimation."""
+    clip_range: float = 0.2
+    """Clipping of the probability ratio and of the change of the value."""
+    entropy_coefficient: float = 0.01
+    """Weight of the entropy bonus."""
+    value_coefficient: float = 0.5
+    """Weight of the value loss."""
+    max_gradient_norm: float = 0.5
+    """Gradients of a larger global norm are scaled down to it."""
+    reward_scale: float = 20.0
+    """The environment's reward is multiplied by this; shaping bonuses are added after."""
+    bootstrap_truncation: bool = False
+    """Whether an episode cut by its horizon counts the value of its last observation; off, a
+    timeout is worth nothing, as in the original."""
+    pool_size: int = 256
+    """Fresh levels made per iteration. Resets beyond them reuse levels (measured)."""
+    matmul_precision: Literal["tf32", "float32"] = "tf32"
+    """Precision of float32 matrix products on GPUs."""
+    unroll: int = 4
+    """Steps of the memory's loop compiled as one body."""
+
+    def __post_init__(self) -> None:
+        if self.matmul_precision not in MATMUL_PRECISIONS:
+            raise InputError("matmul_precision must be tf32 or float32")
+        for name in ("num_envs", "rollout_length", "bptt_length", "epochs", "pool_size", "unroll"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.rollout_length % self.bptt_length:
+            raise InputError(
+                f"bptt_length {self.bptt_length} must divide rollout_length {self.rollout_length}"
+            )
+        if self.minibatch_frames % self.bptt_length:
+            raise InputError(
+                f"minibatch_frames {self.minibatch_frames} must be a multiple of "
+                f"bptt_length {self.bptt_length}"
+            )
+        if self.minibatch_frames < 1 or self.frames_per_iteration % self.minibatch_frames:
+            raise InputError(
+                f"minibatch_frames {self.minibatch_frames} must divide the "
+                f"{self.frames_per_iteration} frames of a rollout (num_envs x rollout_length)"
+            )
+
+    @property
+    def frames_per_iteration(self) -> int:
+        """Frames one seed adds per iteration."""
+        return self.num_envs * self.rollout_length
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences of bptt_length in one rollout."""
+        return self.frames_per_iteration // self.bptt_length
+
+    @property
+    def minibatch_sequences(self) -> int:
+        """Sequences in one gradient step."""
+        return self.minibatch_frames // self.bptt_length
