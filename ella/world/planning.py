@@ -1,0 +1,358 @@
+"""Shortest plans as fields of costs-to-go.
+
+A *field* holds, for every pose of the agent (direction, cell), the number of actions still needed.
+It is the least solution of Bellman's equation over turns and steps, given *goals*: poses from
+which one more action ends a stage at a known cost. Stages are chained backwards (the cost of
+"pick up" contains the field of "carry it there"), so which object to take, where to drop it and
+in which order to do two things are decided together. Objects that the instruction and the locks
+do not ask for stay where they are, unless there is no other way.
+
+Grids are flat here, [C] with C = W * H and cell (x, y) at x * H + y. The outermost cells are walls,
+so that shifts which wrap around never matter.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int16, Int32, UInt8
+
+from ella.world.encoding import (
+    BALL,
+    BOX,
+    CLOSED_DOOR,
+    DONE,
+    DOOR,
+    DROP,
+    EMPTY,
+    KEY,
+    LOCKED_DOOR,
+    PICKUP,
+    TOGGLE,
+    WALL,
+    cell_of,
+    colour_of,
+    kind_of,
+    object_class,
+)
+from ella.world.state import (
+    AFTER,
+    AND,
+    GOTO,
+    NO_CLAUSE,
+    OPEN_DOOR,
+    PICK_UP,
+    PUT_NEXT,
+    SINGLE,
+    State,
+    pytree,
+)
+from ella.world.tasks import TaskSpec
+
+NEVER = 8000
+"""A cost no plan has; small enough that sums of three stay within int16."""
+BLOCKING_PENALTY = 40
+"""Cost added to putting a thing down where it cuts cells off, if anything is left to do."""
+SWEEPS_PER_CHECK = 4
+
+Field = Int16[Array, "4 C"]
+Mask = Bool[Array, "C"]
+
+
+@pytree
+@dataclass(frozen=True)
+class Plan:
+    """The current stage: walk down `field`; where `goals` is as good, do `action`."""
+
+    field: Field
+    goals: Field
+    action: Int32[Array, ""]
+
+
+@pytree
+@dataclass(frozen=True)
+class Clause:
+    """A clause to carry out; kind NO_CLAUSE costs nothing."""
+
+    kind: Int32[Array, ""]
+    objects: UInt8[Array, "2"]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The grid as a stage will find it."""
+
+    cells: UInt8[Array, "C"]
+    targets: UInt8[Array, "C"]
+    """Classes where 'go to' looks for them."""
+    unlocked: Mask
+    """Doors that the plan unlocks before this stage; they stand open in `cells`."""
+    height: int
+
+    def ahead(self, values: Array) -> Array:
+        """[C] to [4, C]: the value of the cell in front of each pose."""
+        return jnp.stack([jnp.roll(values, -shift, -1) for shift in _shifts(self.height)], axis=-2)
+
+    @property
+    def is_empty(self) -> Mask:
+        return kind_of(self.cells) == EMPTY
+
+    @property
+    def is_movable(self) -> Mask:
+        kind = kind_of(self.cells)
+        return (kind == KEY) | (kind == BALL) | (kind == BOX)
+
+    def holds(self, wanted: Any) -> Mask:
+        return object_class(self.cells) == wanted
+
+    def without(self, lifted: Mask) -> "Ground":
+        """The ground when these objects are in hand."""
+        return replace(self, cells=jnp.where(lifted, EMPTY, self.cells).astype(jnp.uint8))
+
+    def with_open(self, doors: Mask) -> "Ground":
+        """The ground when these doors stand open."""
+        opened = object_class(self.cells)
+        return replace(self, cells=jnp.where(doors, opened, self.cells).astype(jnp.uint8))
+
+    @property
+    def step_costs(self) -> Field:
+        """Actions that a step forward takes from each pose: one more for a closed door."""
+        kind = kind_of(self.cells)
+        cost = jnp.where((kind == EMPTY) | (kind == DOOR), 1, NEVER)
+        return self.ahead(jnp.where(kind == CLOSED_DOOR, 2, cost).astype(jnp.int16))
+
+    @property
+    def is_passage(self) -> Mask:
+        """Cells that keep their neighbours connected: an object there may cut cells off.
+
+        A cell is harmless if those of its four neighbours that are not walls are joined to one
+        another through the diagonal cells.
+        """
+        kind = kind_of(self.cells)
+        matters = self.ahead(kind != WALL)
+        is_free = (kind == EMPTY) | (kind == DOOR) | (kind == CLOSED_DOOR)
+        steps = _shifts(self.height)
+        joined = jnp.stack(
+            [jnp.roll(is_free, -steps[d] - steps[(d + 1) % 4], -1) for d in range(4)]
+        )
+        joined &= matters & jnp.roll(matters, -1, 0)
+        return jnp.sum(matters, 0) - jnp.sum(joined, 0) > 1
+
+
+def _shifts(height: int) -> tuple[int, int, int, int]:
+    """What a step in each direction adds to a cell's index."""
+    return height, 1, -height, -1
+
+
+def solve(goals: Field, step_costs: Field, height: int) -> Field:
+    """The least costs-to-go at most `goals` and consistent with turning and stepping."""
+    shifts = _shifts(height)
+
+    def sweep(field: Field) -> Field:
+        turned = [
+            jnp.minimum(
+                jnp.minimum(field[d], field[(d + 2) % 4] + 2),
+                jnp.minimum(field[(d + 1) % 4], field[(d + 3) % 4]) + 1,
+            )
+            for d in range(4)
+        ]
+        return jnp.stack(
+            [
+                jnp.minimum(turned[d], jnp.roll(turned[d], -shifts[d], -1) + step_costs[d])
+                for d in range(4)
+            ]
+        )
+
+    def improve(carry: tuple[Field, Array]) -> tuple[Field, Array]:
+        field, _ = carry
+        better = field
+        for _ in range(SWEEPS_PER_CHECK):
+            better = sweep(better)
+        return better, jnp.any(better != field)
+
+    start = jnp.minimum(goals, NEVER).astype(jnp.int16)
+    field, _ = jax.lax.while_loop(lambda carry: carry[1], improve, (start, jnp.array(True)))
+    return field
+
+
+def plan(spec: TaskSpec, state: State) -> Plan:
+    """The stage to carry out now, given everything that is left to do."""
+    W, H = state.cells.shape
+    nowhere = jnp.zeros(W * H, bool)
+    targets = object_class(state.remembered_cells).reshape(-1)
+    ground = Ground(state.cells.reshape(-1), targets, nowhere, H)
+    agent = (state.agent_dir, state.agent_pos[0] * H + state.agent_pos[1])
+
+    def best(hand: Array, ground: Ground) -> Plan:
+        """The plan for whichever order of the clauses is the cheaper at once."""
+        first, second = _clauses_left(state)
+        if spec.form == "single":
+            return _plan_clause(first, ground, hand, jnp.zeros((4, W * H), jnp.int16)).entry
+        chosen = _plan_clauses(first, second, ground, hand)
+        if spec.form in ("and", "each"):
+            swapped = _plan_clauses(second, first, ground, hand)
+            free_order = (state.instruction.form == AND) & (second.kind != NO_CLAUSE)
+            chosen = _cheaper(swapped, chosen, agent, free_order)
+        return chosen
+
+    chosen = best(state.carrying, ground)
+    if spec.lock_probability > 0:
+        chosen = _cheaper(_plan_unlocking(state, ground, best), chosen, agent)
+    lost = chosen.field[agent] >= NEVER
+    return _choose(lost, _plan_clearing(state, ground, lost), chosen)
+
+
+def _clauses_left(state: State) -> tuple[Clause, Clause]:
+    """The clause to do next and the one after it; kind NO_CLAUSE where there is none."""
+    instruction, done = state.instruction, state.clause_done
+    is_second_first = (instruction.form == AFTER) & ~done[1]
+    first = jnp.where(is_second_first | (done[0] & (instruction.form != AFTER)), 1, 0)
+    is_last = (instruction.form == SINGLE) | done[0] | done[1]
+    second_kind = jnp.where(is_last, NO_CLAUSE, instruction.kinds[1 - first])
+    return (
+        Clause(instruction.kinds[first], instruction.objects[first]),
+        Clause(second_kind, instruction.objects[1 - first]),
+    )
+
+
+@pytree
+@dataclass(frozen=True)
+class ClausePlan:
+    entry: Plan
+    """The stage to begin with."""
+    in_hand: Field
+    """Costs-to-go once the clause's object is in hand."""
+
+
+def _plan_clause(
+    clause: Clause, ground: Ground, hand: Array, afterwards: Field, more: Any = False
+) -> ClausePlan:
+    """Carry out one clause.
+
+    `hand` is what is in hand at its beginning, `afterwards` [4, C] the cost of the rest from the
+    pose at its end, and `more` says whether there is such a rest.
+    """
+    wanted, fixed = clause.objects[0], clause.objects[1]
+    is_put = clause.kind == PUT_NEXT
+    takes = is_put | (clause.kind == PICK_UP)
+    has_it = hand == wanted
+
+    carrying = ground.without(ground.holds(wanted) & ~has_it & takes)
+    beside_fixed = jnp.any(ground.ahead(ground.holds(fixed)), axis=0)
+    blocking = jnp.where(more, BLOCKING_PENALTY, 0) * ground.ahead(carrying.is_passage)
+    drop_goals = _goals(
+        carrying.ahead(carrying.is_empty & beside_fixed) & is_put, 1 + afterwards + blocking
+    )
+    carry = _stage(carrying, drop_goals, DROP)
+    in_hand = jnp.where(is_put, carry.field, afterwards)
+
+    kind = kind_of(ground.cells)
+    toggles = jnp.where(ground.unlocked, 0, jnp.where(kind == CLOSED_DOOR, 1, 2))
+    at_door = ground.holds(wanted) & (kind != LOCKED_DOOR) & (clause.kind == OPEN_DOOR)
+    at_target = (ground.targets == wanted) & (clause.kind == GOTO)
+    goals = _goals(ground.ahead(ground.holds(wanted) & takes), 1 + in_hand)
+    goals = jnp.minimum(goals, _goals(ground.ahead(at_door), ground.ahead(toggles) + afterwards))
+    goals = jnp.minimum(goals, _goals(ground.ahead(at_target), afterwards))
+    action = jnp.where(takes, PICKUP, jnp.where(clause.kind == OPEN_DOOR, TOGGLE, DONE))
+    reach = _stage(ground, goals, action)
+
+    # An object already in hand does not count as picked up: it is put down and taken again.
+    must_drop = takes & (hand > 0) & ~(is_put & has_it)
+    drop_goals = jnp.where(
+        has_it,
+        _goals(ground.ahead(ground.is_empty), 2 + afterwards),
+        _put_down_goals(ground, reach.field),
+    )
+    put_down = _stage(ground, _goals(must_drop, drop_goals), DROP)
+    entry = _choose(must_drop, put_down, _choose(is_put & has_it, carry, reach))
+    return ClausePlan(entry, in_hand)
+
+
+def _plan_clauses(first: Clause, second: Clause, ground: Ground, hand: Array) -> Plan:
+    """Carry out one clause and then, unless its kind is NO_CLAUSE, another."""
+    moved = first.objects[0]
+    takes = (first.kind == PICK_UP) | (first.kind == PUT_NEXT)
+    opened = ground.holds(moved) & (first.kind == OPEN_DOOR)
+    gone = ground.holds(moved) & takes & jnp.all(second.objects != moved)
+    later = replace(ground, unlocked=jnp.zeros_like(ground.unlocked))
+    later = later.with_open(opened & (kind_of(ground.cells) != LOCKED_DOOR)).without(gone)
+    hand_later = jnp.where(
+        first.kind == PICK_UP, moved, jnp.where(first.kind == PUT_NEXT, 0, hand)
+    ).astype(jnp.uint8)
+
+    nothing = jnp.zeros_like(ground.step_costs)
+    rest = _plan_clause(second, later, hand_later, nothing)
+    takes_it_again = (second.objects[0] == moved) & (
+        (second.kind == PICK_UP) | (second.kind == PUT_NEXT)
+    )
+    after_drop = jnp.minimum(
+        _best_turn(rest.entry.field), jnp.where(takes_it_again, 1 + rest.in_hand, NEVER)
+    )
+    afterwards = jnp.where(first.kind == PUT_NEXT, after_drop, rest.entry.field)
+    is_same = (first.kind == second.kind) & jnp.all(first.objects == second.objects)
+    more = second.kind != NO_CLAUSE
+    done_at_once = ~more | (is_same & (first.kind != PUT_NEXT))
+    afterwards = jnp.where(done_at_once, nothing, afterwards).astype(jnp.int16)
+    return _plan_clause(first, ground, hand, afterwards, more).entry
+
+
+def _plan_unlocking(state: State, ground: Ground, best: Callable[..., Plan]) -> Plan:
+    """Fetch the key of the locked door, unlock it, and do what is left with the key in hand."""
+    is_locked = kind_of(ground.cells) == LOCKED_DOOR
+    colour = jnp.max(jnp.where(is_locked, colour_of(ground.cells), 0))
+    key = cell_of(jnp.uint8(KEY), colour)
+    has_key = state.carrying == key
+    unlocked = replace(ground.with_open(is_locked), unlocked=is_locked)
+    afterwards = best(key, unlocked).field
+    goals = _goals(ground.ahead(is_locked), 1 + afterwards)
+    carry = _stage(ground.without(ground.holds(key) & ~has_key), goals, TOGGLE)
+    can_fetch = ground.holds(key) & jnp.any(is_locked) & (state.carrying == 0)
+    fetch = _stage(ground, _goals(ground.ahead(can_fetch), 1 + carry.field), PICKUP)
+    return _choose(has_key, carry, fetch)
+
+
+def _plan_clearing(state: State, ground: Ground, needed: Array) -> Plan:
+    """No way: free the hands, or take the nearest object that stands in a passage."""
+    passage = ground.ahead(ground.is_passage)
+    is_full = state.carrying > 0
+    place = _goals(ground.ahead(ground.is_empty), 1 + BLOCKING_PENALTY * passage)
+    take = _goals(ground.ahead(ground.is_movable), 1 + BLOCKING_PENALTY * ~passage)
+    goals = _goals(needed, jnp.where(is_full, place, take))
+    return _stage(ground, goals, jnp.where(is_full, DROP, PICKUP))
+
+
+def _put_down_goals(ground: Ground, afterwards: Field) -> Field:
+    """Put down what is in hand and then follow `afterwards`.
+
+    Poses from which the way leads forward, over the object put down, are left out.
+    """
+    beyond = jnp.stack(
+        [jnp.roll(afterwards[d], -step, -1) for d, step in enumerate(_shifts(ground.height))]
+    )
+    goes_forward = afterwards >= beyond + ground.step_costs
+    cost = 1 + afterwards + BLOCKING_PENALTY * ground.ahead(ground.is_passage)
+    return _goals(ground.ahead(ground.is_empty) & ~goes_forward, cost)
+
+
+def _goals(allowed: Array, cost: Any) -> Field:
+    return jnp.where(allowed, jnp.minimum(cost, NEVER), NEVER).astype(jnp.int16)
+
+
+def _best_turn(field: Field) -> Field:
+    """The cost when the first action has to be a turn."""
+    return jnp.minimum(jnp.roll(field, 1, -2), jnp.roll(field, -1, -2)) + 1
+
+
+def _stage(ground: Ground, goals: Field, action: Any) -> Plan:
+    field = solve(goals, ground.step_costs, ground.height)
+    return Plan(field, goals, jnp.asarray(action, jnp.int32))
+
+
+def _choose(condition: Array, chosen: Plan, other: Plan) -> Plan:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), chosen, other)
+
+
+def _cheaper(one: Plan, other: Plan, agent: tuple[Array, Array], allowed: Any = True) -> Plan:
+    return _choose(allowed & (one.field[agent] < other.field[agent]), one, other)
