@@ -1,6 +1,7 @@
 """ELLA: reward shaping through learned language abstraction, on a JAX-native BabyAI."""
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,3 +19,9 @@ def __getattr__(name: str) -> Any:
     if name == "make":
         return importlib.import_module("ella.world").make
     raise AttributeError(f"module 'ella' has no attribute '{name}'")
+
+
+if importlib.util.find_spec("gymnasium") is not None:
+    from ella.adapters.gymnasium_registration import register_all
+
+    register_all()

@@ -1,4 +1,4 @@
-"""RGB frames in minigrid's look (host, NumPy).
+"""RGB frames in minigrid's look, and coloured text for terminals (host, NumPy).
 
 A tile is a stack of shapes on the unit square, x to the right and y downwards. Every pixel is
 the mean of a few sample points, so edges come out smooth.
@@ -14,10 +14,12 @@ from ella.world.encoding import (
     BALL,
     BOX,
     CLOSED_DOOR,
+    COLOUR_NAMES,
     DIRECTION_VECTORS,
     DOOR,
     KEY,
     LOCKED_DOOR,
+    TYPE_NAMES,
     UNSEEN,
     VIEW_SIZE,
     WALL,
@@ -81,6 +83,13 @@ SHAPES: dict[int, tuple[tuple[Rectangle | Disc, float], ...]] = {
 AGENT_NOSE, AGENT_TAIL, AGENT_HALF_WIDTH = 0.37, -0.38, 0.31
 """The agent's triangle, relative to the tile's centre, along and across its heading."""
 
+GLYPHS = {DOOR: "▏▕", CLOSED_DOOR: "▐▌", LOCKED_DOOR: "▓▓", KEY: "⚷ ", BALL: "● ", BOX: "▣ "}
+"""Two characters per kind in `text_frame`; locked doors are filled, open ones hollow."""
+AGENT_GLYPHS = ("▶ ", "▼ ", "◀ ", "▲ ")
+TEXT_COLOURS = (196, 46, 33, 135, 226, 250)
+"""Terminal palette entries by colour number, bright enough on a dark floor."""
+WALL_SHADE, LIT_WALL_SHADE, FLOOR_SHADE, LIT_FLOOR_SHADE, AGENT_SHADE = 240, 246, 233, 238, 231
+
 
 def frame(
     description: Mapping[str, Any], *, view: np.ndarray | None = None, tile_size: int = TILE_SIZE
@@ -90,12 +99,7 @@ def frame(
     `description` is what `ella.world.describe` returns. With `view`, the observation's image
     uint8[7, 7, 3] at that moment, the cells the agent sees are highlighted.
     """
-    cells = encode_triples(description["grid"])
-    x, y = (int(value) for value in description["agent_pos"])
-    heading = int(description["agent_dir"])
-    lit = np.zeros(cells.shape, bool)
-    if view is not None:
-        lit = cells_in_view(cells.shape, (x, y), heading, view)
+    cells, (x, y), heading, lit = _parts(description, view)
     columns = [
         np.concatenate(
             [
@@ -106,6 +110,44 @@ def frame(
         for i in range(cells.shape[0])
     ]
     return np.concatenate(columns, axis=1)
+
+
+def text_frame(description: Mapping[str, Any], *, view: np.ndarray | None = None) -> str:
+    """A level as lines of coloured text, two characters a cell; arguments as for `frame`."""
+    cells, (x, y), heading, lit = _parts(description, view)
+    lines = []
+    for j in range(cells.shape[1]):
+        line = []
+        for i in range(cells.shape[0]):
+            kind, colour = kind_of(int(cells[i, j])), colour_of(int(cells[i, j]))
+            shade = LIT_FLOOR_SHADE if lit[i, j] else FLOOR_SHADE
+            glyph, ink = GLYPHS.get(kind, "  "), TEXT_COLOURS[colour]
+            if kind == WALL:
+                shade = LIT_WALL_SHADE if lit[i, j] else WALL_SHADE
+            if (i, j) == (x, y):
+                glyph, ink = AGENT_GLYPHS[heading], AGENT_SHADE
+            line.append(f"\x1b[48;5;{shade}m\x1b[38;5;{ink}m{glyph}")
+        lines.append("".join(line) + "\x1b[0m")
+    return "\n".join(lines)
+
+
+def text_object(type_name: str, colour_name: str) -> str:
+    """An object's coloured glyph and its name, as `text_frame` shows it."""
+    colour = TEXT_COLOURS[COLOUR_NAMES.index(colour_name)]
+    glyph = GLYPHS[TYPE_NAMES.index(type_name)].strip()
+    return f"\x1b[38;5;{colour}m{glyph}\x1b[0m {colour_name} {type_name}"
+
+
+def _parts(
+    description: Mapping[str, Any], view: np.ndarray | None
+) -> tuple[np.ndarray, tuple[int, int], int, np.ndarray]:
+    """(cell codes [W, H], agent position, heading, cells in view bool[W, H])."""
+    cells = encode_triples(description["grid"])
+    x, y = (int(value) for value in description["agent_pos"])
+    heading = int(description["agent_dir"])
+    if view is None:
+        return cells, (x, y), heading, np.zeros(cells.shape, bool)
+    return cells, (x, y), heading, cells_in_view(cells.shape, (x, y), heading, view)
 
 
 def cells_in_view(

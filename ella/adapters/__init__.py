@@ -1,0 +1,1 @@
+"""The world for other people's trainers."""
