@@ -1,0 +1,258 @@
+"""The convolutional trunk: a stem that sees the image, and blocks an instruction modulates.
+
+Everything is [T, B, ...]: time, rows. The grids are tiny and every seed has its own weights, so
+convolutions are matrix products over patches: vmapped over seeds they stay batched products.
+"""
+
+from typing import Any, Literal, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+
+from ella.networks.linear import Linear, uniform
+from ella.networks.normalisation import Kind, Moments, Normalisation, initial_moments
+from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
+
+Variant = Literal["paper", "onehot"]
+"""paper: the three integers of a cell as three channels. onehot: one channel per value."""
+
+INPUT_CHANNELS = {"paper": 3, "onehot": NUM_TYPES + NUM_COLOURS + NUM_STATES}
+POOL = 2
+Module = TypeVar("Module")
+
+
+def encode_image(
+    image: UInt8[Array, "*rows 7 7 3"], variant: Variant, dtype: str
+) -> Float[Array, "*rows 7 7 I"]:
+    """The network's input channels of cells (type, colour, state)."""
+    if variant == "paper":
+        return image.astype(dtype)
+    sizes = (NUM_TYPES, NUM_COLOURS, NUM_STATES)
+    parts = [jax.nn.one_hot(image[..., i], size, dtype=dtype) for i, size in enumerate(sizes)]
+    return jnp.concatenate(parts, axis=-1)
+
+
+def pooled_patches(
+    x: Float[Array, "*rows H W C"], kernel: int, pool: int
+) -> Float[Array, "*rows G pool*pool K"]:
+    """What a convolution padded by 1 sees at each output, outputs grouped by pooling window.
+
+    G windows row by row, then the outputs inside each, then K = kernel * kernel * C inputs.
+    """
+    lead, (height, width, channels) = x.shape[:-3], x.shape[-3:]
+    padded = jnp.pad(x, [(0, 0)] * len(lead) + [(1, 1), (1, 1), (0, 0)])
+    height, width = height + 3 - kernel, width + 3 - kernel
+    taps = [
+        padded[..., i : i + height, j : j + width, :] for i in range(kernel) for j in range(kernel)
+    ]
+    patches = jnp.concatenate(taps, axis=-1)
+    rows, columns, depth = height // pool, width // pool, kernel * kernel * channels
+    patches = patches.reshape(*lead, rows, pool, columns, pool, depth)
+    patches = jnp.moveaxis(patches, -4, -3)
+    return patches.reshape(*lead, rows * columns, pool * pool, depth)
+
+
+class ConvolutionMatrix(eqx.Module):
+    """A convolution made ready for matrix products, in the compute dtype."""
+
+    matrix: Float[Array, "K O"]
+    bias: Float[Array, "C"]
+
+
+class Convolution(eqx.Module):
+    """Weights of a convolution padded by 1.
+
+    `dense` ones work on a 2x2 grid, where each of the four outputs of a 3x3 kernel sees all four
+    inputs, so the whole layer is one matrix [4 I, 4 C] whose 16 blocks are taps of the kernel.
+    """
+
+    weight: Float[Array, "k k I C"]
+    bias: Float[Array, "C"]
+    dense: bool = eqx.field(static=True)
+
+    def __init__(
+        self, inputs: int, outputs: int, kernel: int, *, dense: bool = False, key: PRNGKeyArray
+    ):
+        weight_key, bias_key = jax.random.split(key)
+        fan_in = kernel * kernel * inputs
+        self.weight = uniform((kernel, kernel, inputs, outputs), fan_in, key=weight_key)
+        self.bias = uniform((outputs,), fan_in, key=bias_key)
+        self.dense = dense
+
+    @property
+    def matrix(self) -> Float[Array, "K O"]:
+        """Inputs to outputs: of one position, or of the whole grid if dense."""
+        if not self.dense:
+            return self.weight.reshape(-1, self.weight.shape[-1])
+        cells = [(i, j) for i in range(2) for j in range(2)]
+        rows = [
+            jnp.concatenate([self.weight[i - oi + 1, j - oj + 1] for oi, oj in cells], axis=1)
+            for i, j in cells
+        ]
+        return jnp.concatenate(rows, axis=0)
+
+    def assemble(self, dtype: str) -> ConvolutionMatrix:
+        """In the compute dtype."""
+        return ConvolutionMatrix(self.matrix.astype(dtype), self.bias)
+
+
+def convolved(
+    convolution: Convolution | ConvolutionMatrix, patches: Float[Array, "*rows K"]
+) -> Float[Array, "*rows O"]:
+    """Patches times matrix plus bias, in the patches' dtype.
+
+    Of a dense convolution, patches and outputs are whole 2x2 grids, flattened.
+    """
+    if isinstance(convolution, Convolution):
+        convolution = convolution.assemble(str(patches.dtype))
+    outputs = jnp.matmul(patches, convolution.matrix)
+    bias = convolution.bias.astype(outputs.dtype)
+    return outputs + jnp.tile(bias, outputs.shape[-1] // bias.shape[0])
+
+
+def assembled(module: Module, dtype: str) -> Module:
+    """`module` with every convolution made ready for matrix products, to be done outside loops."""
+    result: Any = jax.tree.map(
+        lambda leaf: leaf.assemble(dtype) if isinstance(leaf, Convolution) else leaf,
+        module,
+        is_leaf=lambda leaf: isinstance(leaf, Convolution),
+    )
+    return result
+
+
+class Stem(eqx.Module):
+    """Everything before the first modulation: independent of the instruction.
+
+    7x7 cells, 2x2 convolution to 8x8, pool to 4x4, 3x3 convolution, pool to 2x2, and the first
+    block's two convolutions, the second not yet modulated.
+    """
+
+    first: Convolution | ConvolutionMatrix
+    first_norm: Normalisation
+    second: Convolution | ConvolutionMatrix
+    second_norm: Normalisation
+    third: Convolution | ConvolutionMatrix
+    third_norm: Normalisation
+    fourth: Convolution | ConvolutionMatrix
+    variant: Variant = eqx.field(static=True)
+
+    def __init__(self, width: int, variant: Variant, normalisation: Kind, *, key: PRNGKeyArray):
+        keys = jax.random.split(key, 4)
+        self.first = Convolution(INPUT_CHANNELS[variant], width, 2, key=keys[0])
+        self.second = Convolution(width, width, 3, key=keys[1])
+        self.third = Convolution(width, width, 3, dense=True, key=keys[2])
+        self.fourth = Convolution(width, width, 3, dense=True, key=keys[3])
+        self.first_norm = Normalisation(width, normalisation)
+        self.second_norm = Normalisation(width, normalisation)
+        self.third_norm = Normalisation(width, normalisation)
+        self.variant = variant
+
+    def initial_statistics(self) -> tuple[Moments, ...]:
+        """Running statistics of the three normalisations."""
+        return (initial_moments(self.first_norm.weight.shape[0]),) * 3
+
+    def __call__(
+        self,
+        image: UInt8[Array, "T B 7 7 3"],
+        running: tuple[Moments, ...] | None,
+        dtype: str = "float32",
+    ) -> tuple[Float[Array, "T B 4 C"], tuple[Moments, ...]]:
+        """Features on the 2x2 grid, and the batch's moments. Given `running`, statistics are those
+        instead of the batch's, and the leading axes may be any two."""
+        first, second, third = running or (None, None, None)
+        patches = pooled_patches(encode_image(image, self.variant, dtype), 2, POOL)
+        x = convolved(self.first, patches)
+        known = None
+        if self.first_norm.uses_batch and first is None:
+            matrix, bias = self.first.matrix, self.first.bias
+            known = self.first_norm.product_moments(patches, matrix.astype(dtype), bias)
+        x, first_moments = self.first_norm.pooled(x, first, known)
+        x = pooled_patches(x.reshape(*x.shape[:-2], 4, 4, x.shape[-1]), 3, POOL)
+        x, second_moments = self.second_norm.pooled(convolved(self.second, x), second)
+        x, third_moments = self.third_norm(on_grid(self.third, x), third)
+        return on_grid(self.fourth, x), (first_moments, second_moments, third_moments)
+
+
+class FiLMTail(eqx.Module):
+    """From the first modulation to one feature vector.
+
+    A block is convolution, normalisation, relu, convolution, modulation, normalisation, relu; the
+    first block's convolutions are the stem's.
+    """
+
+    modulation: Linear
+    """Instruction to scale and shift of every block."""
+    norms: tuple[Normalisation, ...]
+    """One per block, after its modulation."""
+    inner: tuple[
+        tuple[Convolution | ConvolutionMatrix, Normalisation, Convolution | ConvolutionMatrix], ...
+    ]
+    """The inside of every block after the first."""
+
+    def __init__(
+        self,
+        instruction_width: int,
+        width: int,
+        normalisation: Kind,
+        *,
+        blocks: int = 2,
+        key: PRNGKeyArray,
+    ):
+        keys = iter(jax.random.split(key, 2 * blocks))
+        self.modulation = Linear(instruction_width, blocks * 2 * width, key=next(keys))
+        self.norms = tuple(Normalisation(width, normalisation) for _ in range(blocks))
+        self.inner = tuple(
+            (
+                Convolution(width, width, 3, dense=True, key=next(keys)),
+                Normalisation(width, normalisation),
+                Convolution(width, width, 3, dense=True, key=next(keys)),
+            )
+            for _ in range(blocks - 1)
+        )
+
+    def initial_statistics(self) -> tuple[Moments, ...]:
+        """Running statistics of the normalisations, in the order of computation."""
+        return (initial_moments(self.norms[0].weight.shape[0]),) * (2 * len(self.norms) - 1)
+
+    def modulations(
+        self, instruction: Float[Array, "*rows D"], dtype: str = "float32"
+    ) -> Float[Array, "*rows N 2 C"]:
+        """Per block (scale, shift) of embedded instructions; compute them once per instruction."""
+        flat = self.modulation(instruction, dtype)
+        return flat.reshape(*flat.shape[:-1], len(self.norms), 2, -1)
+
+    def __call__(
+        self,
+        features: Float[Array, "T B 4 C"],
+        modulations: Float[Array, "T B N 2 C"],
+        running: tuple[Moments, ...] | None,
+    ) -> tuple[Float[Array, "T B C"], tuple[Moments, ...]]:
+        """Pooled features, and the batch's moments. Given `running`, the two leading axes of both
+        arguments may be any that broadcast (frames by instructions)."""
+        statistics = iter(running or (None,) * (2 * len(self.norms) - 1))
+        found = []
+        x = features
+        for block, norm in enumerate(self.norms):
+            if block > 0:
+                convolution, inner_norm, modulated = self.inner[block - 1]
+                x, moments = inner_norm(on_grid(convolution, x), next(statistics))
+                found.append(moments)
+                x = on_grid(modulated, x)
+            scale, shift = (modulations[..., block, i, None, :].astype(x.dtype) for i in range(2))
+            x = x * scale + shift
+            if block == len(self.norms) - 1:
+                x, moments = norm.pooled(x, next(statistics))
+            else:
+                x, moments = norm(x, next(statistics))
+            found.append(moments)
+        return x, tuple(found)
+
+
+def on_grid(
+    convolution: Convolution | ConvolutionMatrix, x: Float[Array, "*rows 4 C"]
+) -> Float[Array, "*rows 4 C"]:
+    """A dense convolution on the 2x2 grid."""
+    outputs = convolved(convolution, x.reshape(*x.shape[:-2], -1))
+    return outputs.reshape(*x.shape[:-1], -1)

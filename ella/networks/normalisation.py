@@ -1,0 +1,159 @@
+"""Normalisation with batch statistics while acting and learning, and its alternatives.
+
+Activations are [T, B, ..., C]: time, rows (environments), positions, channels. The statistics
+couple the rows of a batch, so here, and in the trunk built on it, a call takes all rows at once.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ella.networks.linear import widened
+
+Kind = Literal["batch", "minibatch", "layer", "none"]
+"""batch: over rows and positions, separately at every time step, as when acting.
+minibatch: over time too. layer: over positions and channels of each row. none: no statistics,
+only the learned scale and shift."""
+
+EPSILON = 1e-5
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Moments:
+    """Means and variances per channel."""
+
+    mean: Float[Array, "*T C"]
+    variance: Float[Array, "*T C"]
+
+
+class Normalisation(eqx.Module):
+    """Scale and shift per channel, after subtracting a mean and dividing by a deviation."""
+
+    weight: Float[Array, "C"]
+    bias: Float[Array, "C"]
+    kind: Kind = eqx.field(static=True)
+
+    def __init__(self, channels: int, kind: Kind):
+        self.weight = jnp.ones(channels)
+        self.bias = jnp.zeros(channels)
+        self.kind = kind
+
+    @property
+    def uses_batch(self) -> bool:
+        """Whether other rows of the batch enter, so that acting alone needs running statistics."""
+        return self.kind in ("batch", "minibatch")
+
+    def __call__(
+        self, x: Float[Array, "T B *P C"], running: Moments | None
+    ) -> tuple[Array, Moments]:
+        """relu(normalised x), and the batch's moments as `affine` returns them."""
+        scale, shift, moments = self.affine(x, running)
+        return jax.nn.relu(widened(x) * scale + shift).astype(x.dtype), moments
+
+    def pooled(
+        self,
+        x: Float[Array, "T B *P W C"],
+        running: Moments | None,
+        moments: tuple[Array, Array, int] | None = None,
+    ) -> tuple[Array, Moments]:
+        """The maximum over axis W of relu(normalised x), and the batch's moments.
+
+        Scale, shift and relu are monotone in every channel, so they come after the maximum: on
+        the way back only the unpooled convolution is needed.
+        """
+        scale, shift, found = self.affine(x, running, moments)
+        direction = jnp.where(self.weight < 0, -1, 1).astype(x.dtype)
+        highest = direction * (direction * x).max(axis=-2)
+        y = widened(highest) * jnp.squeeze(scale, -2) + jnp.squeeze(shift, -2)
+        return jax.nn.relu(y).astype(x.dtype), found
+
+    def affine(
+        self,
+        x: Float[Array, "T B *P C"],
+        running: Moments | None,
+        moments: tuple[Array, Array, int] | None = None,
+    ) -> tuple[Array, Array, Moments]:
+        """(scale, shift) with which `scale * x + shift` is normalised, broadcastable to `x`, and
+        the moments [T, C] of the batch with unbiased variances, as running statistics need them.
+
+        Given `running`, those are used instead of the batch's. `moments`, if the caller knows
+        them already, are the batch's mean and biased variance [T or 1, C] and their sample count.
+        """
+        if running is not None and self.uses_batch:
+            mean, variance = running.mean, running.variance
+            found = Moments(mean[None], variance[None])
+        elif self.uses_batch:
+            mean, biased, count = moments or self.batch_moments(x)
+            shape = (mean.shape[0], *(1,) * (x.ndim - 2), mean.shape[-1])
+            found = Moments(mean, biased * (count / max(count - 1, 1)))
+            mean, variance = mean.reshape(shape), biased.reshape(shape)
+        else:
+            wide = widened(x)
+            identity = jnp.zeros((x.shape[0], x.shape[-1]), wide.dtype)
+            found = Moments(identity, identity + 1)
+            if self.kind == "none":
+                ones = jnp.ones((1,) * x.ndim, wide.dtype)
+                return ones * self.weight, ones * self.bias, found
+            axes = tuple(range(2, x.ndim))
+            mean, variance = _mean_and_variance(wide, axes)
+        scale = self.weight * jax.lax.rsqrt(variance + EPSILON)
+        shift = self.bias - mean * scale
+        pad = (1,) * (x.ndim - scale.ndim)
+        return scale.reshape(*pad, *scale.shape), shift.reshape(*pad, *shift.shape), found
+
+    def batch_moments(self, x: Float[Array, "T B *P C"]) -> tuple[Array, Array, int]:
+        """(mean, biased variance) [T, C], or [1, C] over the whole minibatch, and their count."""
+        first = 1 if self.kind == "batch" else 0
+        axes = tuple(range(first, x.ndim - 1))
+        mean, variance = _mean_and_variance(widened(x), axes)
+        channels = x.shape[-1]
+        count = x.size // channels // (x.shape[0] if self.kind == "batch" else 1)
+        return mean.reshape(-1, channels), variance.reshape(-1, channels), count
+
+    def product_moments(
+        self, x: Float[Array, "T B *P I"], weight: Float[Array, "I C"], bias: Float[Array, "C"]
+    ) -> tuple[Array, Array, int]:
+        """`batch_moments(x @ weight + bias)` from the mean and covariance of `x`.
+
+        Much less to read where `x` has few channels, and exact where `x` holds small integers.
+        """
+        steps = x.shape[0] if self.kind == "batch" else 1
+        x = x.reshape(steps, -1, x.shape[-1])
+        count = x.shape[1]
+        wide = jnp.promote_types(x.dtype, jnp.float32)
+        second = jnp.einsum("tmi,tmj->tij", x, x, preferred_element_type=wide) / count
+        mean = x.mean(axis=1, dtype=wide)
+        covariance = second - mean[:, :, None] * mean[:, None, :]
+        weight = weight.astype(wide)
+        with jax.default_matmul_precision("highest"):
+            variance = jnp.einsum("tij,jc,ic->tc", covariance, weight, weight)
+            return mean @ weight + bias, jnp.maximum(variance, 0.0), count
+
+
+def _mean_and_variance(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """Mean and biased variance in one pass over `x`, axes kept."""
+    mean = x.mean(axes, keepdims=True)
+    square = jnp.square(x).mean(axes, keepdims=True)
+    return mean, jnp.maximum(square - jnp.square(mean), 0.0)
+
+
+def initial_moments(channels: int) -> Moments:
+    """Running statistics before any batch: the identity."""
+    return Moments(jnp.zeros(channels), jnp.ones(channels))
+
+
+def follow(running: Moments, batches: Moments, momentum: float) -> Moments:
+    """Running statistics [C] after the batches [T, C], each replacing a share `momentum`."""
+    steps = batches.mean.shape[0]
+    weights = momentum * (1 - momentum) ** jnp.arange(steps - 1, -1, -1)
+
+    def averaged(old: Array, new: Array) -> Array:
+        weighted = (weights.astype(new.dtype)[:, None] * new).sum(axis=0)
+        return jax.lax.stop_gradient((1 - momentum) ** steps * old + weighted)
+
+    return jax.tree.map(averaged, running, batches)

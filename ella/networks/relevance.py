@@ -1,0 +1,72 @@
+"""The relevance classifier: does a low-level instruction support a high-level one?"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int32, PRNGKeyArray
+
+from ella.networks.language import InstructionEncoder
+
+SMALLEST_DISTANCE = 1e-6
+"""Keeps log(1 - p) finite where two instructions coincide."""
+
+
+@dataclass(frozen=True)
+class RelevanceNetworkSettings:
+    """The shape of the relevance classifier."""
+
+    comparison: Literal["l1", "concat"] = "l1"
+    """l1: p = exp(-|high - low|_1), the released scripts' choice; concat: a layer over both."""
+    hidden_size: int = 128
+    """Of word embeddings and of the encoder both sentences share."""
+    output_size: int = 64
+    """Of the two linear maps, one for high-level and one for low-level instructions."""
+
+
+class RelevanceClassifier(eqx.Module):
+    """A Siamese network over two instructions."""
+
+    encoder: InstructionEncoder
+    high: eqx.nn.Linear
+    low: eqx.nn.Linear
+    joint: eqx.nn.Linear | None
+    """Only for the comparison by concatenation."""
+
+    def __init__(self, settings: RelevanceNetworkSettings, *, key: PRNGKeyArray):
+        encoder_key, high_key, low_key, joint_key = jax.random.split(key, 4)
+        hidden, output = settings.hidden_size, settings.output_size
+        self.encoder = InstructionEncoder(hidden, hidden, key=encoder_key)
+        self.high = eqx.nn.Linear(hidden, output, key=high_key)
+        self.low = eqx.nn.Linear(hidden, output, key=low_key)
+        self.joint = (
+            eqx.nn.Linear(2 * output, 1, key=joint_key) if settings.comparison == "concat" else None
+        )
+
+    def embed_high(self, tokens: Int32[Array, "n"]) -> Float[Array, "output"]:
+        return self.high(self.encoder(tokens))
+
+    def embed_low(self, tokens: Int32[Array, "n"]) -> Float[Array, "output"]:
+        return self.low(self.encoder(tokens))
+
+    def compare(
+        self, high: Float[Array, "output"], low: Float[Array, "output"]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """(log p, log(1 - p)) of relevance for two embeddings."""
+        if self.joint is not None:
+            logit = self.joint(jax.nn.relu(jnp.concatenate([high, low])))[0]
+            return jax.nn.log_sigmoid(logit), jax.nn.log_sigmoid(-logit)
+        distance = jnp.abs(high - low).sum()
+        return -distance, jnp.log(-jnp.expm1(-jnp.maximum(distance, SMALLEST_DISTANCE)))
+
+
+def relevance_matrix(
+    classifier: RelevanceClassifier, high: Int32[Array, "R n"], low: Int32[Array, "L m"]
+) -> tuple[Float[Array, "R L"], Float[Array, "R L"]]:
+    """(log p, log(1 - p)) of every pair; each instruction is embedded once."""
+    high_embeddings = jax.vmap(classifier.embed_high)(high)
+    low_embeddings = jax.vmap(classifier.embed_low)(low)
+    across_low = jax.vmap(classifier.compare, in_axes=(None, 0))
+    return jax.vmap(across_low, in_axes=(0, None))(high_embeddings, low_embeddings)
