@@ -1,0 +1,66 @@
+"""Generalised advantage estimation."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ella.ppo.rollout import Rollout
+from ella.ppo.settings import PPOConfig
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Estimate:
+    """What the policy and the value are trained towards."""
+
+    advantage: Float[Array, "T B"]
+    returns: Float[Array, "T B"]
+
+
+def estimate(
+    reward: Float[Array, "T B"],
+    value: Float[Array, "T B"],
+    last_value: Float[Array, "B"],
+    done: Bool[Array, "T B"],
+    *,
+    discount: float,
+    gae_lambda: float,
+) -> Estimate:
+    """Advantages of T steps. `value` is of the observation before each step, `last_value` of the
+    one after the last; nothing flows back across a step that is `done`."""
+    goes_on = 1.0 - done.astype(value.dtype)
+    next_value = jnp.concatenate([value[1:], last_value[None]])
+    delta = reward + discount * next_value * goes_on - value
+
+    def earlier(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+        delta, goes_on = step
+        advantage = delta + discount * gae_lambda * goes_on * later
+        return advantage, advantage
+
+    # Unrolled, the loop of additions becomes one kernel.
+    _, advantage = jax.lax.scan(
+        earlier, jnp.zeros_like(last_value), (delta, goes_on), reverse=True, unroll=True
+    )
+    return Estimate(advantage, advantage + value)
+
+
+def estimate_rollout(config: PPOConfig, rollout: Rollout, reward: Float[Array, "T B"]) -> Estimate:
+    """Advantages of a rollout under scaled and shaped rewards.
+
+    Both ends of an episode cut it. A timeout that is not also a success is worth nothing more, as
+    in the original, unless `bootstrap_truncation` adds the value of the last observation.
+    """
+    trajectory = rollout.trajectory
+    if rollout.cut_value is not None:
+        timed_out = trajectory.truncated & ~trajectory.terminated
+        reward = reward + config.discount * jnp.where(timed_out, rollout.cut_value, 0.0)
+    return estimate(
+        reward,
+        rollout.value,
+        rollout.last_value,
+        trajectory.done,
+        discount=config.discount,
+        gae_lambda=config.gae_lambda,
+    )

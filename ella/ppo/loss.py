@@ -1,0 +1,148 @@
+"""PPO's loss on sequences, with a clipped ratio and a clipped value."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int32, UInt8
+
+from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics
+from ella.networks.film import assembled
+from ella.networks.linear import look_up
+from ella.ppo.advantage import Estimate
+from ella.ppo.rollout import Rollout, chosen
+from ella.ppo.settings import PPOConfig
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Sequences:
+    """N sequences of L steps; the memory before each first step is the rollout's."""
+
+    image: UInt8[Array, "L N 7 7 3"]
+    first: Bool[Array, "L N"]
+    instruction_row: Int32[Array, "L N"]
+    action: Int32[Array, "L N"]
+    log_prob: Float[Array, "L N"]
+    value: Float[Array, "L N"]
+    advantage: Float[Array, "L N"]
+    returns: Float[Array, "L N"]
+    memory: Memory
+    """[N, M]"""
+
+    def take(self, indices: Int32[Array, "M"]) -> "Sequences":
+        """Some of the sequences."""
+        memory = jax.tree.map(lambda leaf: leaf[indices], self.memory)
+        steps = {name: leaf[:, indices] for name, leaf in vars(self).items() if name != "memory"}
+        return Sequences(memory=memory, **steps)
+
+
+def cut(rollout: Rollout, target: Estimate, length: int) -> Sequences:
+    """The rollout as sequences of `length` steps: sequence k B + b is environment b's k-th."""
+    trajectory = rollout.trajectory
+
+    def side_by_side(leaf: Array) -> Array:
+        steps, rows = leaf.shape[:2]
+        pieces = leaf.reshape(steps // length, length, rows, *leaf.shape[2:])
+        return jnp.moveaxis(pieces, 0, 1).reshape(length, -1, *leaf.shape[2:])
+
+    return Sequences(
+        image=side_by_side(trajectory.image),
+        first=side_by_side(trajectory.first),
+        instruction_row=side_by_side(trajectory.instruction_row),
+        action=side_by_side(trajectory.action),
+        log_prob=side_by_side(rollout.log_prob),
+        value=side_by_side(rollout.value),
+        advantage=side_by_side(target.advantage),
+        returns=side_by_side(target.returns),
+        memory=jax.tree.map(
+            lambda leaf: leaf[::length].reshape(-1, leaf.shape[-1]), rollout.memory
+        ),
+    )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Replay:
+    """What the network makes of sequences now."""
+
+    log_probs: Float[Array, "L N A"]
+    value: Float[Array, "L N"]
+    moments: RunningStatistics
+    """Of the batches the normalisations saw, [L, C]."""
+
+
+def replay(
+    network: ActorCritic,
+    tokens: Int32[Array, "R T"],
+    sequences: Sequences,
+    *,
+    unroll: int = 1,
+    running: RunningStatistics | None = None,
+) -> Replay:
+    """Run the network over sequences from their first memories.
+
+    Only the memory is a loop over time. Statistics are those of each step's N rows, or `running`.
+    """
+    network = assembled(network, network.config.compute_dtype)
+    modulations = look_up(network.instruct(tokens), sequences.instruction_row)
+    seen, moments = network.see(sequences.image, modulations, running)
+
+    def step(memory: Memory, now: tuple[Array, Array]) -> tuple[Memory, Array]:
+        seen, first = now
+        memory = network.remember(seen, memory, first)
+        return memory, memory.hidden
+
+    _, hidden = jax.lax.scan(step, sequences.memory, (seen, sequences.first), unroll=unroll)
+    return Replay(jax.nn.log_softmax(network.logits(hidden)), network.value(hidden), moments)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LossParts:
+    """What is measured while learning from one minibatch."""
+
+    policy_loss: Float[Array, ""]
+    value_loss: Float[Array, ""]
+    entropy: Float[Array, ""]
+    clip_fraction: Float[Array, ""]
+    """Share of frames whose ratio lies outside the clipping range."""
+    kl: Float[Array, ""]
+    """Estimate of the divergence from the policy that acted."""
+    ratio_deviation: Float[Array, ""]
+    """Mean distance of the ratio from 1."""
+
+
+def ppo_loss(
+    network: ActorCritic,
+    config: PPOConfig,
+    tokens: Int32[Array, "R T"],
+    sequences: Sequences,
+) -> tuple[Float[Array, ""], tuple[LossParts, RunningStatistics]]:
+    """The mean over all steps of all sequences of the clipped losses; advantages are not
+    normalised. Also what was measured and the normalisations' moments."""
+    now = replay(network, tokens, sequences, unroll=config.unroll)
+    log_ratio = chosen(now.log_probs, sequences.action) - sequences.log_prob
+    ratio = jnp.exp(log_ratio)
+    clipped = jnp.clip(ratio, 1 - config.clip_range, 1 + config.clip_range)
+    gain = jnp.minimum(ratio * sequences.advantage, clipped * sequences.advantage)
+    change = jnp.clip(now.value - sequences.value, -config.clip_range, config.clip_range)
+    error = jnp.maximum(
+        jnp.square(now.value - sequences.returns),
+        jnp.square(sequences.value + change - sequences.returns),
+    )
+    entropy = -(jnp.exp(now.log_probs) * now.log_probs).sum(axis=-1).mean()
+    parts = LossParts(
+        policy_loss=-gain.mean(),
+        value_loss=error.mean(),
+        entropy=entropy,
+        clip_fraction=(jnp.abs(ratio - 1) > config.clip_range).mean(),
+        kl=(ratio - 1 - log_ratio).mean(),
+        ratio_deviation=jnp.abs(ratio - 1).mean(),
+    )
+    loss = (
+        parts.policy_loss
+        - config.entropy_coefficient * entropy
+        + config.value_coefficient * parts.value_loss
+    )
+    return loss, (parts, now.moments)

@@ -1,0 +1,133 @@
+"""Collecting a rollout: act for T steps in B environments."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int32, PRNGKeyArray
+
+from ella.networks.actor_critic import ActorCritic, Memory
+from ella.networks.film import assembled
+from ella.ppo.settings import PPOConfig
+from ella.trajectory import Trajectory
+from ella.world.encoding import NUM_ACTIONS
+from ella.world.environment import Environment, VectorState
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Rollout:
+    """A trajectory and what the policy thought on the way."""
+
+    trajectory: Trajectory
+    log_prob: Float[Array, "T B"]
+    """Of the action taken."""
+    value: Float[Array, "T B"]
+    """Of the observation before the action."""
+    memory: Memory
+    """[T, B, M] before each step, not yet cleared where an episode begins."""
+    last_value: Float[Array, "B"]
+    """Of the observation after the last step; of a new episode's first one if that step ended
+    one, in which case it must not be used."""
+    cut_value: Float[Array, "T B"] | None
+    """Of the observation after the action and before any reset; None unless truncated episodes
+    are bootstrapped."""
+    episode_length: Int32[Array, "T B"]
+    """Steps of the current episode, the one taken included."""
+    levels_reused: Int32[Array, ""]
+    """Resets to a level that had been played before."""
+
+
+def collect(
+    env: Environment,
+    config: PPOConfig,
+    network: ActorCritic,
+    vector: VectorState,
+    memory: Memory,
+    *,
+    key: PRNGKeyArray,
+) -> tuple[VectorState, Memory, Rollout]:
+    """Act for `rollout_length` steps, normalising with the statistics of each step's rows.
+
+    Instructions are embedded once, noise is drawn once, and values and probabilities are computed
+    after the loop: a step holds only what the next one needs.
+    """
+    refill_key, noise_key = jax.random.split(key)
+    vector = env.refill(vector, refill_key)
+    instructions = env.instruction_table(vector)
+    network = assembled(network, config.network.compute_dtype)
+    modulations = network.instruct(instructions.tokens)
+    noise = jax.random.gumbel(noise_key, (config.rollout_length, config.num_envs, NUM_ACTIONS))
+
+    def step(
+        carry: tuple[VectorState, Memory], noise: Float[Array, "B A"]
+    ) -> tuple[tuple[VectorState, Memory], dict[str, Array]]:
+        vector, memory = carry
+        seen, _ = network.see(
+            vector.observation.image[None], modulations[vector.instruction_row][None]
+        )
+        memory = network.remember(seen[0], memory, vector.first)
+        action = jnp.argmax(network.logits(memory.hidden) + noise, axis=-1).astype(jnp.int32)
+        stepped, transition = env.step_vector(vector, action)
+        return (stepped, memory), {
+            "image": vector.observation.image,
+            "direction": vector.observation.direction,
+            "first": vector.first,
+            "instruction_row": vector.instruction_row,
+            "episode_length": vector.states.step_count + 1,
+            "action": action,
+            "reward": transition.reward,
+            "terminated": transition.terminated,
+            "truncated": transition.truncated,
+            "next_image": transition.next_observation.image,
+            "reused": transition.reused,
+            "hidden": memory.hidden,
+            "cell": memory.cell,
+        }
+
+    (last_vector, last_memory), steps = jax.lax.scan(step, (vector, memory), noise)
+    after = Memory(steps.pop("hidden"), steps.pop("cell"))
+    reused, episode_length = steps.pop("reused"), steps.pop("episode_length")
+    trajectory = Trajectory(instructions=instructions, **steps)
+    log_probs = jax.nn.log_softmax(network.logits(after.hidden))
+    seen, _ = network.see(
+        last_vector.observation.image[None], modulations[last_vector.instruction_row][None]
+    )
+    next_memory = network.remember(seen[0], last_memory, last_vector.first)
+    return (
+        last_vector,
+        last_memory,
+        Rollout(
+            trajectory=trajectory,
+            log_prob=chosen(log_probs, trajectory.action),
+            value=network.value(after.hidden),
+            memory=jax.tree.map(
+                lambda start, later: jnp.concatenate([start[None], later[:-1]]), memory, after
+            ),
+            last_value=network.value(next_memory.hidden),
+            cut_value=(
+                _values_before_reset(network, trajectory, modulations, after)
+                if config.bootstrap_truncation
+                else None
+            ),
+            episode_length=episode_length,
+            levels_reused=reused.sum(),
+        ),
+    )
+
+
+def chosen(log_probs: Float[Array, "*T A"], action: Int32[Array, "*T"]) -> Float[Array, "*T"]:
+    """The log-probability of the actions taken."""
+    return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
+
+
+def _values_before_reset(
+    network: ActorCritic,
+    trajectory: Trajectory,
+    modulations: Float[Array, "R N 2 C"],
+    memory: Memory,
+) -> Float[Array, "T B"]:
+    """Values of the observations after each action, `memory` being that after each step."""
+    seen, _ = network.see(trajectory.next_image, modulations[trajectory.instruction_row])
+    nowhere = jnp.zeros_like(trajectory.first)
+    return network.value(network.remember(seen, memory, nowhere).hidden)

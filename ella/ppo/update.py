@@ -1,0 +1,83 @@
+"""Learning from a rollout: several epochs of shuffled minibatches."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int32, PRNGKeyArray
+
+from ella.measurement import Mean, Measurements, mean_of
+from ella.networks.actor_critic import ActorCritic, RunningStatistics
+from ella.ppo.loss import Sequences, ppo_loss
+from ella.ppo.settings import PPOConfig
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Learner:
+    """What learning changes."""
+
+    network: ActorCritic
+    optimiser: optax.OptState
+    statistics: RunningStatistics
+
+
+def make_optimiser(config: PPOConfig) -> optax.GradientTransformation:
+    """Adam behind a clip of the global gradient norm."""
+    return optax.chain(
+        optax.clip_by_global_norm(config.max_gradient_norm),
+        optax.adam(config.learning_rate, eps=config.adam_epsilon),
+    )
+
+
+def update(
+    config: PPOConfig,
+    learner: Learner,
+    tokens: Int32[Array, "R T"],
+    sequences: Sequences,
+    *,
+    key: PRNGKeyArray,
+) -> tuple[Learner, Measurements]:
+    """All epochs over one rollout's sequences.
+
+    Running statistics follow these minibatches only: what acting would have added has decayed
+    below one part in a million by the end of the update, at the default sizes.
+    """
+    keys = jax.random.split(key, config.epochs)
+    shuffled = jax.vmap(lambda k: jax.random.permutation(k, config.num_sequences))(keys)
+    minibatches = shuffled.reshape(-1, config.minibatch_sequences)
+
+    def learn(learner: Learner, indices: Int32[Array, "N"]) -> tuple[Learner, dict[str, Array]]:
+        return gradient_step(config, learner, tokens, sequences.take(indices))
+
+    learner, found = jax.lax.scan(learn, learner, minibatches)
+    # Only the first minibatch meets the very policy that acted.
+    first_deviation = found.pop("ratio_deviation")[0]
+    measurements: Measurements = {name: mean_of(values) for name, values in found.items()}
+    measurements["ratio_deviation"] = mean_of(first_deviation)
+    return learner, measurements
+
+
+def gradient_step(
+    config: PPOConfig,
+    learner: Learner,
+    tokens: Int32[Array, "R T"],
+    sequences: Sequences,
+) -> tuple[Learner, dict[str, Float[Array, ""]]]:
+    """One minibatch: the new learner, and what was measured."""
+    (loss, (parts, moments)), gradient = jax.value_and_grad(ppo_loss, has_aux=True)(
+        learner.network, config, tokens, sequences
+    )
+    changes, optimiser = make_optimiser(config).update(gradient, learner.optimiser, learner.network)
+    learned = Learner(
+        network=optax.apply_updates(learner.network, changes),
+        optimiser=optimiser,
+        statistics=learner.statistics.follow(moments, config.network.statistics_momentum),
+    )
+    return learned, {"loss": loss, "gradient_norm": optax.global_norm(gradient), **vars(parts)}
+
+
+def explained_variance(value: Float[Array, "T B"], returns: Float[Array, "T B"]) -> Mean:
+    """1 - Var(returns - value) / Var(returns): 1 is perfect, 0 no better than a constant."""
+    return mean_of(1 - jnp.var(returns - value) / jnp.maximum(jnp.var(returns), 1e-8))
