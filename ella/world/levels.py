@@ -131,8 +131,8 @@ def _draft(
     lock = _draw_lock(spec, grid, draws)
     num_doors = len(grid.edges)
     if num_doors:
-        parts = [draws.take(num_doors) for _ in range(3)]
-        doors, accepted = connect_rooms(grid, *parts, lock.edge, lock.room)
+        door_words = draws.take(3 * num_doors).reshape(3, num_doors)
+        doors, accepted = connect_rooms(grid, door_words, lock.edge, lock.room)
     else:
         none = jnp.zeros(0, jnp.int32)
         doors, accepted = Doors(none, none, none, none > 0, none > 0), jnp.bool_(True)
@@ -165,12 +165,12 @@ def _draft(
 
     colours, types = classes // 3, classes % 3
     code = jnp.where(objects.present, cell_of(KEY + types, colours), 0)
-    object_words = jnp.where(objects.present, _cell(spec, objects.x, objects.y) << 8 | code, 0)
+    object_cells = jnp.where(objects.present, _cell(spec, objects.x, objects.y) << 8 | code, 0)
     code = cell_of(jnp.where(doors.locked, LOCKED_DOOR, CLOSED_DOOR), doors.colour)
-    door_words = jnp.where(doors.present, _cell(spec, doors.x, doors.y) << 8 | code, 0)
+    door_cells = jnp.where(doors.present, _cell(spec, doors.x, doors.y) << 8 | code, 0)
     agent_word = _cell(spec, agent_pos[0], agent_pos[1]) << 2 | agent_dir
     rest = jnp.stack([agent_word, instruction_id])
-    draft = jnp.concatenate([object_words, door_words, rest]).astype(jnp.uint32)
+    draft = jnp.concatenate([object_cells, door_cells, rest]).astype(jnp.uint32)
     return draft, accepted
 
 

@@ -117,9 +117,9 @@ class RoomGrid:
     def interiors(self) -> np.ndarray:
         """int32[R, side^2, 2]: the cells (x, y) inside each room."""
         offsets = 1 + np.array([(x, y) for x in range(self.side) for y in range(self.side)])
-        corners = [(r % self.cols, r // self.cols) for r in range(self.num_rooms)]
-        corners = np.array(corners) * (self.room_size - 1)
-        return (corners[:, None] + offsets).astype(np.int32)
+        rooms = np.array([(r % self.cols, r // self.cols) for r in range(self.num_rooms)])
+        corners = rooms[:, None] * (self.room_size - 1)
+        return (corners + offsets).astype(np.int32)
 
     @cached_property
     def room_columns(self) -> np.ndarray:
@@ -146,8 +146,8 @@ class RoomGrid:
         across = second == first + 1
         x = first % self.cols * step
         y = first // self.cols * step
-        start = np.where(across[:, None], np.stack([x + step, y + 1], 1), [0, 0])
-        start = np.where(across[:, None], start, np.stack([x + 1, y + step], 1))
+        beside, below = np.stack([x + step, y + 1], 1), np.stack([x + 1, y + step], 1)
+        start = np.where(across[:, None], beside, below)
         return start.astype(np.int32), np.where(across[:, None], [0, 1], [1, 0]).astype(np.int32)
 
     @cached_property
@@ -231,9 +231,7 @@ def reachable(
 
 def connect_rooms(
     grid: RoomGrid,
-    places: UInt32[Array, " E"],
-    colours: UInt32[Array, " E"],
-    order: UInt32[Array, " E"],
+    words: UInt32[Array, "3 E"],
     locked_edge: Int32[Array, ""],
     locked_room: Int32[Array, ""],
 ) -> tuple[Doors, Bool[Array, ""]]:
@@ -244,8 +242,8 @@ def connect_rooms(
     up to the last one needed: the largest edge of a minimum spanning tree. Without a locked room,
     pass -1 for both.
     """
-    edges = np.arange(len(grid.edges))
-    locked = edges == locked_edge
+    places, colours, order = words
+    locked = np.arange(len(grid.edges)) == locked_edge
     priority = order >> 1
     priority = jnp.where(jnp.any(grid.edges == locked_room, axis=1), NEVER, priority)
     priority = jnp.where(locked, jnp.uint32(0), priority)
