@@ -1,16 +1,15 @@
 """One environment for Gymnasium."""
 
-from functools import partial
 from typing import Any
 
 import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Array, Int32, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from ella.errors import InputError, unknown_name
-from ella.world import Environment, Observation, State, TaskSpec, Timestep, describe, make
+from ella.world import Observation, State, TaskSpec, Timestep, compiled, describe, make
 from ella.world.encoding import NUM_ACTIONS, NUM_COLOURS, NUM_STATES, NUM_TYPES, VIEW_SIZE
 from ella.world.grammar import CONNECTORS, VOCABULARY_SIZE, Language
 from ella.world.render import TILE_SIZE, frame, text_frame
@@ -61,14 +60,14 @@ class EllaEnv(gymnasium.Env[dict[str, Any], Any]):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Start an episode on a fresh level; the same seed gives the same levels."""
         super().reset(seed=seed)
-        timestep = reset(self.world, draw_key(self.np_random))
+        timestep = compiled.reset(self.world, draw_key(self.np_random))
         return self._take(timestep)
 
     def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Take one action."""
         if not self.action_space.contains(action):
             raise InputError(f"an action is an integer from 0 to {NUM_ACTIONS - 1}, got {action!r}")
-        timestep = step(self.world, self._current_state(), np.int32(action))
+        timestep = compiled.step(self.world, self._current_state(), np.int32(action))
         observation, info = self._take(timestep)
         outcome = jax.device_get((timestep.reward, timestep.terminated, timestep.truncated))
         reward, terminated, truncated = (value.item() for value in outcome)
@@ -139,15 +138,3 @@ def check_render_mode(render_mode: str | None, known: tuple[str, ...]) -> None:
 def draw_key(generator: np.random.Generator) -> PRNGKeyArray:
     """A JAX key from Gymnasium's generator."""
     return jax.random.key(int(generator.integers(2**31)))
-
-
-@partial(jax.jit, static_argnums=0)
-def reset(world: Environment, key: PRNGKeyArray) -> Timestep:
-    """`Environment.reset`, compiled once per task however many instances there are."""
-    return world.reset(key)
-
-
-@partial(jax.jit, static_argnums=0)
-def step(world: Environment, state: State, action: Int32[Array, ""]) -> Timestep:
-    """`Environment.step`, compiled once per task."""
-    return world.step(state, action)

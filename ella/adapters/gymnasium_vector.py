@@ -1,6 +1,5 @@
 """Many environments for Gymnasium, stepped as one compiled program."""
 
-from functools import partial
 from typing import Any
 
 import gymnasium
@@ -8,7 +7,6 @@ import jax
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from jaxtyping import Array, Int32, PRNGKeyArray
 
 from ella.adapters.gymnasium_env import (
     FRAMES_PER_SECOND,
@@ -17,15 +15,7 @@ from ella.adapters.gymnasium_env import (
     observation_space,
 )
 from ella.errors import InputError
-from ella.world import (
-    Environment,
-    Observation,
-    TaskSpec,
-    Transition,
-    VectorState,
-    describe,
-    make,
-)
+from ella.world import Observation, TaskSpec, VectorState, compiled, describe, make
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.render import TILE_SIZE, frame
 
@@ -83,7 +73,9 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
         super().reset(seed=seed)
         if options and "reset_mask" in options:
             raise InputError("environments that reset themselves take no reset_mask")
-        self._vector = start(self.world, draw_key(self.np_random), self.num_envs, self.pool_size)
+        self._vector = compiled.start(
+            self.world, draw_key(self.np_random), self.num_envs, self.pool_size
+        )
         observation: Observation = jax.device_get(self._vector.observation)
         self._read_missions(observation, np.ones(self.num_envs, bool))
         return self._values(observation), self._infos()
@@ -93,12 +85,12 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
     ) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one action in every environment."""
         vector = self._ready()
-        vector, transition = step(self.world, vector, self._checked(actions))
+        vector, transition = compiled.step_vector(self.world, vector, self._checked(actions))
         observation, outcome, fresh = jax.device_get(
             (vector.observation, transition, vector.pool.fresh)
         )
         while fresh < self.num_envs:
-            vector = refill(self.world, vector, draw_key(self.np_random))
+            vector = compiled.refill(self.world, vector, draw_key(self.np_random))
             fresh = jax.device_get(vector.pool.fresh)
         self._vector = vector
 
@@ -196,23 +188,3 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
             "final_info": final_info,
             "_final_info": ended.copy(),
         }
-
-
-@partial(jax.jit, static_argnums=(0, 2, 3))
-def start(world: Environment, key: PRNGKeyArray, num_envs: int, pool_size: int) -> VectorState:
-    """`Environment.start`, compiled once per task and size."""
-    return world.start(key, num_envs, pool_size)
-
-
-@partial(jax.jit, static_argnums=0)
-def step(
-    world: Environment, vector: VectorState, action: Int32[Array, "B"]
-) -> tuple[VectorState, Transition]:
-    """`Environment.step_vector`, compiled once per task and size."""
-    return world.step_vector(vector, action)
-
-
-@partial(jax.jit, static_argnums=0)
-def refill(world: Environment, vector: VectorState, key: PRNGKeyArray) -> VectorState:
-    """`Environment.refill`, compiled once per task and size."""
-    return world.refill(vector, key)

@@ -1,0 +1,155 @@
+"""`ella play TASK`: drive the agent with the keyboard in a terminal."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+from tyro.conf import Positional
+
+from ella.errors import InputError
+from ella.world import Environment, Timestep, compiled, describe, make
+from ella.world.encoding import ACTION_NAMES, DONE, DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
+from ella.world.render import text_frame, text_object
+
+ACTION_KEYS = {
+    b"\x1b[D": LEFT,
+    b"\x1b[C": RIGHT,
+    b"\x1b[A": FORWARD,
+    b"p": PICKUP,
+    b"d": DROP,
+    b"t": TOGGLE,
+    b" ": TOGGLE,
+    b"\r": DONE,
+    b"\n": DONE,
+}
+HELP = (
+    "← → turn   ↑ forward   p pick up   d drop   t or space toggle   enter done",
+    "r new level   q quit",
+)
+ENTER_SCREEN, LEAVE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+CLEAR, BOLD, FAINT, GREEN, RED, PLAIN = (
+    "\x1b[H\x1b[2J", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[31m", "\x1b[0m",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Play a task with the keyboard: arrow keys move, p picks up, d drops, t toggles, q quits."""
+
+    task: Positional[str]
+    """Name of the task; `ella tasks` lists them."""
+    seed: int = 0
+    """Seed of the levels."""
+
+
+def run(arguments: Arguments) -> None:
+    """Play until q is pressed or the input ends."""
+    world = make(arguments.task)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InputError("`ella play` needs a terminal for its input and output")
+    with _keyboard() as descriptor:
+        played, solved = _play(world, arguments.seed, descriptor)
+    sys.stdout.write(f"{world.spec.name}: {solved} of {played} levels solved\n")
+
+
+def _play(world: Environment, seed: int, descriptor: int) -> tuple[int, int]:
+    """Returns how many episodes were finished and how many of them solved."""
+    key = jax.random.key(seed)
+    _show(f"{CLEAR}making a level of {world.spec.name} …")
+    level, played, solved = 0, 0, 0
+    timestep, last = compiled.reset(world, jax.random.fold_in(key, level)), ""
+    over = False
+    _show(screen(world, timestep, last))
+    for pressed in _keys(descriptor):
+        if pressed == b"q":
+            break
+        if pressed == b"r":
+            level += 1
+            timestep, last, over = compiled.reset(world, jax.random.fold_in(key, level)), "", False
+        elif pressed in ACTION_KEYS and not over:
+            action = ACTION_KEYS[pressed]
+            timestep = compiled.step(world, timestep.state, np.int32(action))
+            last = ACTION_NAMES[action]
+            over = bool(timestep.terminated | timestep.truncated)
+            played += over
+            solved += bool(timestep.terminated)
+        else:
+            continue
+        _show(screen(world, timestep, last))
+    return played, solved
+
+
+def screen(world: Environment, timestep: Timestep, last: str) -> str:
+    """The whole terminal screen: level, mission, steps, what is carried, the outcome and help."""
+    description = describe(timestep.state)
+    carrying = description["carrying"]
+    reward = float(timestep.reward)
+    if bool(timestep.terminated):
+        outcome = f"{GREEN}solved, reward {reward:.2f}{PLAIN}; r for a new level, q to quit"
+    elif bool(timestep.truncated):
+        outcome = f"{RED}out of steps{PLAIN}; r for a new level, q to quit"
+    else:
+        outcome = f"last action: {last}" if last else ""
+    lines = [
+        f"{FAINT}{world.spec.name}{PLAIN}",
+        *text_frame(description, view=np.asarray(timestep.observation.image)).split("\n"),
+        "",
+        f"{BOLD}{description['mission']}{PLAIN}",
+        f"step {description['step_count']} of {description['max_steps']}   reward {reward:.2f}   "
+        f"carrying {text_object(*carrying) if carrying else 'nothing'}",
+        outcome,
+        "",
+        *(f"{FAINT}{line}{PLAIN}" for line in HELP),
+    ]
+    return CLEAR + "\n".join(lines) + "\n"
+
+
+def _show(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+@contextmanager
+def _keyboard() -> Iterator[int]:
+    """Read keys one by one, without echo, on a screen of our own; puts everything back."""
+    try:
+        import termios
+        import tty
+    except ImportError:
+        raise InputError("`ella play` needs a Unix terminal") from None
+    descriptor = sys.stdin.fileno()
+    settings = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        _show(ENTER_SCREEN)
+        yield descriptor
+    finally:
+        _show(LEAVE_SCREEN)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, settings)
+
+
+def _keys(descriptor: int) -> Iterator[bytes]:
+    """Key presses until the input ends."""
+    pending = b""
+    while received := os.read(descriptor, 256):
+        pressed, pending = split_keys(pending + received)
+        yield from pressed
+
+
+def split_keys(received: bytes) -> tuple[list[bytes], bytes]:
+    """Single key presses in a run of terminal bytes, and the beginning of an unfinished one.
+
+    Cursor keys come as three bytes; terminals in application mode write O instead of [.
+    """
+    keys = []
+    while received:
+        length = 3 if received[:2] in (b"\x1b", b"\x1b[", b"\x1bO") else 1
+        if len(received) < length:
+            break
+        keys.append(received[:length].replace(b"\x1bO", b"\x1b["))
+        received = received[length:]
+    return keys, received
