@@ -132,7 +132,7 @@ class ELLA(AbstractRewardShaper):
         steps = state.steps + jnp.arange(T, dtype=jnp.int32)
         by_row = self.relevance.relevant(state.relevance, trajectory.instructions)
         relevant = by_row[trajectory.instruction_row]
-        relevant |= self.relevance.pays_everything(steps * B)[:, None, None]
+        relevant |= self.relevance.pays_everything(steps, B)[:, None, None]
 
         ledger, account = keep_account(
             self.settings, state.ledger, trajectory, terminated, relevant

@@ -101,9 +101,11 @@ def test_the_table_is_written_in_place():
 def test_samples_only_what_was_seen(num_seen, capacity):
     rng = np.random.default_rng(num_seen)
     seen = np.sort(rng.choice(200, num_seen, replace=False)).astype(np.int32)
-    dataset = rd.record(
-        rd.empty(200, L), seen, np.ones((num_seen, L), bool), np.ones(num_seen, bool)
-    ) if num_seen else rd.empty(200, L)
+    dataset = (
+        rd.record(rd.empty(200, L), seen, np.ones((num_seen, L), bool), np.ones(num_seen, bool))
+        if num_seen
+        else rd.empty(200, L)
+    )
     ids, used = rd.sample_seen(dataset, capacity, key=jax.random.key(0))
     ids = np.asarray(ids)[np.asarray(used)]
     assert len(ids) == min(num_seen, capacity)

@@ -1,0 +1,56 @@
+"""Looking inside: what ELLA holds relevant to an instruction, and why."""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from ella.shaping import relevance_dataset
+from ella.shaping.ella import ELLA, EllaState
+from ella.shaping.oracle import low_level_of, oracle_relevance
+from ella.world.tasks import TaskSpec
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One low-level instruction as seen from a high-level one."""
+
+    text: str
+    probability: float
+    """The relevance judge's; 0 or 1 for an oracle. Relevant if above one half."""
+    in_dataset: bool
+    """Whether every success so far, as far as D remembers, completed it."""
+    oracle: bool
+    """Whether it truly supports the high-level instruction."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All low-level instructions, the most relevant first."""
+
+    instruction: str
+    seen: bool
+    """Whether D holds the instruction: it has been solved, and something was completed."""
+    judgements: tuple[Judgement, ...]
+
+
+def explain(spec: TaskSpec, shaper: ELLA, state: EllaState, text: str) -> Explanation:
+    """What ELLA makes of one instruction. `state` is one seed's; an unknown text is an error."""
+    language = spec.language
+    instruction_id = language.find(text)
+    ids = jnp.asarray([instruction_id])
+    probability = relevance_map(shaper, state, ids)[0]
+    members = relevance_dataset.decompositions(state.dataset, ids, probability.size)[0]
+    truth = oracle_relevance(spec, ids)[0]
+    low = low_level_of(spec).language
+    judgements = [
+        Judgement(low.text(i), float(probability[i]), bool(members[i]), bool(truth[i]))
+        for i in range(low.num_ids)
+    ]
+    judgements.sort(key=lambda judgement: -judgement.probability)
+    return Explanation(language.text(instruction_id), bool(members.any()), tuple(judgements))
+
+
+def relevance_map(shaper: ELLA, state: EllaState, ids: np.ndarray) -> np.ndarray:
+    """float32[N, L] probabilities of relevance for a heat map; `state` is one seed's."""
+    return np.asarray(shaper.relevance.probability(state.relevance, jnp.asarray(ids)))

@@ -1,0 +1,283 @@
+"""How the relevance classifier learns from decompositions.
+
+Two ways to the same balanced cross-entropy, in which every instruction of the data counts the
+same and its relevant and irrelevant low-level instructions count half each:
+
+pairs   draws 20 relevant and 20 irrelevant pairs per instruction and takes them a few at a time
+        (the released code: 12 steps of 10 pairs per instruction and update);
+rows    takes many instructions at a time against all low-level ones, weighted so that the loss is
+        the expectation of the draw: few large steps instead of thousands of tiny ones.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
+
+from ella.errors import InputError
+from ella.networks.relevance import RelevanceClassifier, relevance_matrix
+
+
+@dataclass(frozen=True)
+class RelevanceTrainingSettings:
+    """One way to train the relevance classifier."""
+
+    sampling: Literal["pairs", "rows"] = "rows"
+    """See the module's description."""
+    batch: int = 128
+    """Pairs a step (pairs) or high-level instructions a step (rows)."""
+    learning_rate: float = 1e-3
+    """Of Adam."""
+    draws: int = 20
+    """Relevant, and as many irrelevant, pairs drawn per instruction and epoch (pairs)."""
+    epochs: int = 3
+    """Passes over the data per online update (pairs)."""
+    initial_epochs: int = 20
+    """Passes over the initial pairs, all of them relevant (pairs)."""
+    max_steps: int = 100
+    """The most steps an online update may take."""
+    max_initial_steps: int = 300
+    """The most steps a round of initial training may take."""
+    max_instructions: int = 2048
+    """The most high-level instructions an update learns from; more are sampled evenly."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "batch", "draws", "epochs", "initial_epochs", "max_steps", "max_initial_steps",
+            "max_instructions",
+        ):  # fmt: skip
+            if getattr(self, name) < 1:
+                raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
+        if self.learning_rate <= 0:
+            raise InputError(f"relevance learning_rate must be positive, not {self.learning_rate}")
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        return optax.adam(self.learning_rate)
+
+
+UNLIMITED = 1_000_000
+PAPER_TRAINING = RelevanceTrainingSettings(
+    sampling="pairs", batch=10, learning_rate=1e-4, max_steps=UNLIMITED, max_initial_steps=UNLIMITED
+)
+"""The released code's schedule, step for step."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Decompositions:
+    """Training data: high-level instructions and their relevant low-level ones."""
+
+    tokens: Int32[Array, "C n"]
+    relevant: Bool[Array, "C L"]
+    used: Bool[Array, "C"]
+    """Rows in use come first."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Pairs:
+    """An epoch of pairs in random order."""
+
+    row: Int32[Array, "P"]
+    """Row of the high-level instruction in the data."""
+    low: Int32[Array, "P"]
+    """The low-level instruction."""
+    relevant: Bool[Array, "P"]
+    count: Int32[Array, ""]
+    """How many of the pairs, from the front, are to be used."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Learner:
+    """The classifier and its optimiser's state."""
+
+    classifier: RelevanceClassifier
+    optimiser: PyTree
+
+
+def start(classifier: RelevanceClassifier, settings: RelevanceTrainingSettings) -> Learner:
+    """A learner whose optimiser remembers nothing."""
+    return Learner(classifier, settings.optimiser.init(classifier))
+
+
+def learn(
+    learner: Learner,
+    data: Decompositions,
+    low_tokens: Int32[Array, "L m"],
+    settings: RelevanceTrainingSettings,
+    *,
+    key: PRNGKeyArray,
+) -> Learner:
+    """One online update from `data`; nothing changes where no row is in use."""
+    if settings.sampling == "pairs":
+
+        def epoch(key: PRNGKeyArray) -> Pairs:
+            return draw_pairs(data, settings.draws, key=key)
+
+        return _learn_pairs(
+            learner, data, low_tokens, settings, epoch, settings.epochs, settings.max_steps, key
+        )
+    # As many steps as the released code would take, in batches of 10 pairs, up to the cap.
+    count = data.used.sum(dtype=jnp.int32)
+    steps = jnp.minimum(settings.epochs * 2 * settings.draws * count // 10, settings.max_steps)
+    return _learn_rows(learner, data, low_tokens, settings, steps, key)
+
+
+def learn_initially(
+    learner: Learner,
+    data: Decompositions,
+    low_tokens: Int32[Array, "L m"],
+    settings: RelevanceTrainingSettings,
+    *,
+    key: PRNGKeyArray,
+) -> Learner:
+    """One round of initial training on `data` in which every pair is relevant and every row used:
+    each pair once an epoch."""
+    rows, num_low_level = data.relevant.shape
+    if settings.sampling == "pairs":
+
+        def epoch(key: PRNGKeyArray) -> Pairs:
+            order = jax.random.permutation(key, rows * num_low_level)
+            return Pairs(
+                row=order // num_low_level,
+                low=order % num_low_level,
+                relevant=jnp.ones(order.size, bool),
+                count=jnp.asarray(order.size, jnp.int32),
+            )
+
+        epochs, most = settings.initial_epochs, settings.max_initial_steps
+        return _learn_pairs(learner, data, low_tokens, settings, epoch, epochs, most, key)
+    released_steps = settings.initial_epochs * rows * num_low_level // 10
+    steps = jnp.asarray(min(released_steps, settings.max_initial_steps), jnp.int32)
+    return _learn_rows(learner, data, low_tokens, settings, steps, key)
+
+
+def row_loss(
+    classifier: RelevanceClassifier,
+    tokens: Int32[Array, "R n"],
+    relevant: Bool[Array, "R L"],
+    used: Bool[Array, "R"],
+    low_tokens: Int32[Array, "L m"],
+) -> Float[Array, ""]:
+    """Balanced cross-entropy of some instructions against all low-level ones."""
+    log_relevant, log_irrelevant = relevance_matrix(classifier, tokens, low_tokens)
+    num_relevant = relevant.sum(-1, keepdims=True)
+    num_irrelevant = (~relevant).sum(-1, keepdims=True)
+    weights = jnp.where(
+        relevant, 1 / jnp.maximum(num_relevant, 1), 1 / jnp.maximum(num_irrelevant, 1)
+    )
+    weights = jnp.where(used[:, None], weights, 0.0)
+    losses = -jnp.where(relevant, log_relevant, log_irrelevant)
+    return (weights * losses).sum() / jnp.maximum(weights.sum(), 1e-6)
+
+
+def pair_loss(
+    classifier: RelevanceClassifier,
+    high: Int32[Array, "P n"],
+    low: Int32[Array, "P m"],
+    relevant: Bool[Array, "P"],
+    used: Bool[Array, "P"],
+) -> Float[Array, ""]:
+    """Cross-entropy of some pairs."""
+    log_relevant, log_irrelevant = jax.vmap(classifier.compare)(
+        jax.vmap(classifier.embed_high)(high), jax.vmap(classifier.embed_low)(low)
+    )
+    losses = -jnp.where(relevant, log_relevant, log_irrelevant)
+    return jnp.where(used, losses, 0.0).sum() / jnp.maximum(used.sum(), 1)
+
+
+def draw_pairs(data: Decompositions, draws: int, *, key: PRNGKeyArray) -> Pairs:
+    """Per instruction, `draws` relevant and `draws` irrelevant low-level instructions, with
+    replacement; none of a sort that an instruction does not have."""
+    pick_key, order_key = jax.random.split(key)
+    rows = data.used.size
+    label = jnp.arange(2 * draws) < draws
+    wanted = data.relevant[:, None, :] == label[:, None]
+    so_far = jnp.cumsum(wanted, axis=-1)
+    available = so_far[..., -1]
+    rank = jax.random.randint(pick_key, available.shape, 0, jnp.maximum(available, 1))
+    low = jnp.argmax(so_far > rank[..., None], axis=-1)
+    usable = data.used[:, None] & (available > 0)
+    order = jnp.argsort(
+        jnp.where(usable, jax.random.uniform(order_key, usable.shape), 2.0).reshape(-1)
+    )
+    row = jnp.broadcast_to(jnp.arange(rows)[:, None], usable.shape).reshape(-1)[order]
+    labels = jnp.broadcast_to(label, usable.shape).reshape(-1)[order]
+    low = low.reshape(-1)[order].astype(jnp.int32)
+    return Pairs(row, low, labels, usable.sum(dtype=jnp.int32))
+
+
+def _improve(
+    learner: Learner, settings: RelevanceTrainingSettings, loss: Callable[..., Array], *args: Array
+) -> Learner:
+    gradient = eqx.filter_grad(loss)(learner.classifier, *args)
+    updates, optimiser = settings.optimiser.update(gradient, learner.optimiser)
+    return Learner(eqx.apply_updates(learner.classifier, updates), optimiser)
+
+
+def _learn_pairs(
+    learner: Learner,
+    data: Decompositions,
+    low_tokens: Int32[Array, "L m"],
+    settings: RelevanceTrainingSettings,
+    draw_epoch: Callable[[PRNGKeyArray], Pairs],
+    epochs: int,
+    max_steps: int,
+    key: PRNGKeyArray,
+) -> Learner:
+    def epoch(index: Int32[Array, ""], carry: tuple[Learner, Array]) -> tuple[Learner, Array]:
+        learner, taken = carry
+        pairs = draw_epoch(jax.random.fold_in(key, index))
+        steps = jnp.minimum(-(-pairs.count // settings.batch), max_steps - taken)
+
+        def step(carry: tuple[Array, Learner]) -> tuple[Array, Learner]:
+            at, learner = carry
+            chosen = at * settings.batch + jnp.arange(settings.batch)
+            used = chosen < pairs.count
+            chosen = jnp.minimum(chosen, pairs.row.size - 1)
+            learner = _improve(
+                learner, settings, pair_loss,
+                data.tokens[pairs.row[chosen]], low_tokens[pairs.low[chosen]],
+                pairs.relevant[chosen], used,
+            )  # fmt: skip
+            return at + 1, learner
+
+        _, learner = jax.lax.while_loop(
+            lambda carry: carry[0] < steps, step, (jnp.zeros((), jnp.int32), learner)
+        )
+        return learner, taken + steps
+
+    return jax.lax.fori_loop(0, epochs, epoch, (learner, jnp.zeros((), jnp.int32)))[0]
+
+
+def _learn_rows(
+    learner: Learner,
+    data: Decompositions,
+    low_tokens: Int32[Array, "L m"],
+    settings: RelevanceTrainingSettings,
+    steps: Int32[Array, ""],
+    key: PRNGKeyArray,
+) -> Learner:
+    batch = min(settings.batch, data.used.size)
+    count = data.used.sum(dtype=jnp.int32)
+
+    def step(carry: tuple[Array, Learner]) -> tuple[Array, Learner]:
+        at, learner = carry
+        drawn = jax.random.randint(jax.random.fold_in(key, at), (batch,), 0, jnp.maximum(count, 1))
+        rows = jnp.where(count <= batch, jnp.arange(batch), drawn)
+        learner = _improve(
+            learner, settings, row_loss,
+            data.tokens[rows], data.relevant[rows], data.used[rows], low_tokens,
+        )  # fmt: skip
+        return at + 1, learner
+
+    return jax.lax.while_loop(
+        lambda carry: carry[0] < steps, step, (jnp.zeros((), jnp.int32), learner)
+    )[1]

@@ -1,0 +1,268 @@
+"""Bonuses, neutralisation and bookkeeping."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ella
+from ella.errors import InputError
+from ella.shaping.ella import ELLA, EllaSettings, EllaState, EpisodeLedger, keep_account
+from ella.shaping.oracle import low_level_of
+from ella.shaping.relevance import OracleRelevance, OracleSettings
+from ella.shaping.termination import visible_termination
+from ella.trajectory import InstructionTable, Trajectory
+
+L, T, B, ROLLOUTS = 5, 6, 3, 5
+LAMBDA, GAMMA, SCALE = 0.25, 0.97, 20.0
+
+
+def trajectory_of(first, reward, terminated, truncated) -> Trajectory:
+    """A rollout of which only the bookkeeping fields matter."""
+    shape = first.shape
+    blank = jnp.zeros((*shape, 7, 7, 3), jnp.uint8)
+    zero = jnp.zeros(shape, jnp.int32)
+    return Trajectory(
+        image=blank, direction=zero, first=jnp.asarray(first), instruction_row=zero, action=zero,
+        reward=jnp.asarray(reward, jnp.float32), terminated=jnp.asarray(terminated),
+        truncated=jnp.asarray(truncated), next_image=blank,
+        instructions=InstructionTable(jnp.zeros(1, jnp.int32), jnp.zeros((1, 4), jnp.int32)),
+    )  # fmt: skip
+
+
+def fresh_ledger(num_envs: int) -> EpisodeLedger:
+    nothing = jnp.zeros((num_envs, L), bool)
+    return EpisodeLedger(nothing, nothing, jnp.zeros(num_envs))
+
+
+@partial(jax.jit, static_argnums=0)
+def account_of(how, ledger, first, reward, terminated, truncated, done_low, relevant):
+    rollout = trajectory_of(first, reward, terminated, truncated)
+    return keep_account(how, ledger, rollout, done_low, relevant)
+
+
+def random_history(seed: int) -> dict[str, np.ndarray]:
+    """ROLLOUTS * T steps of B environments with episodes of random lengths and outcomes."""
+    rng = np.random.default_rng(seed)
+    shape = (ROLLOUTS * T, B)
+    over = rng.random(shape) < 0.15
+    success = over & (rng.random(shape) < 0.6)
+    truncated = over & (~success | (rng.random(shape) < 0.2))
+    first = np.concatenate([np.ones((1, B), bool), over[:-1]])
+    return {
+        "first": first,
+        "reward": np.where(success, rng.uniform(0.1, 1.0, shape), 0.0),
+        "terminated": success,
+        "truncated": truncated,
+        "done_low": rng.random((*shape, L)) < 0.15,
+        "relevant": rng.random((*shape, L)) < 0.6,
+    }
+
+
+def bonuses(how: EllaSettings, history: dict[str, np.ndarray]) -> np.ndarray:
+    """The bonus of every step, rollout by rollout with the ledger carried over."""
+    ledger, found = fresh_ledger(B), []
+    for start in range(0, ROLLOUTS * T, T):
+        ledger, account = account_of(
+            how, ledger, *(part[start : start + T] for part in history.values())
+        )
+        found.append(np.asarray(account.bonus, np.float64))
+    return np.concatenate(found)
+
+
+def reference_bonuses(how: EllaSettings, history: dict[str, np.ndarray]) -> np.ndarray:
+    """The same, episode by episode with plain sets."""
+    result = np.zeros_like(history["reward"], dtype=np.float64)
+    for b in range(B):
+        paid_at: list[int] = []
+        paid_for: set[int] = set()
+        seen: set[int] = set()
+        for t in range(ROLLOUTS * T):
+            if history["first"][t, b]:
+                paid_at, paid_for, seen = [], set(), set()
+            completed = set(np.flatnonzero(history["done_low"][t, b]))
+            relevant = set(np.flatnonzero(history["relevant"][t, b]))
+            earned = completed & relevant - (paid_for if how.recheck else seen)
+            paid_for |= earned
+            seen |= completed
+            if earned:
+                paid_at.append(t)
+                result[t, b] += how.bonus
+            if history["terminated"][t, b] and how.neutralise:
+                result[t, b] -= how.bonus * sum(how.discount ** (s - t) for s in paid_at)
+    return result
+
+
+def episodes_of(history: dict[str, np.ndarray]):
+    """(environment, start, end) of every episode that ends; end is its last step."""
+    for b in range(B):
+        start = 0
+        for t in range(ROLLOUTS * T):
+            if history["terminated"][t, b] or history["truncated"][t, b]:
+                yield b, start, t
+                start = t + 1
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_bonuses_equal_plain_sets_across_rollouts(seed, recheck):
+    how = EllaSettings(bonus=LAMBDA, discount=GAMMA, recheck=recheck)
+    history = random_history(seed)
+    np.testing.assert_allclose(
+        bonuses(how, history), reference_bonuses(how, history), rtol=1e-4, atol=1e-4
+    )
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_successes_return_what_they_would_without_shaping(seed, recheck):
+    how = EllaSettings(bonus=LAMBDA, discount=GAMMA, recheck=recheck)
+    history = random_history(seed)
+    bonus = bonuses(how, history)
+    for b, start, end in episodes_of(history):
+        discounts = GAMMA ** np.arange(end - start + 1)
+        shaped = SCALE * history["reward"][start : end + 1, b] + bonus[start : end + 1, b]
+        plain = discounts @ (SCALE * history["reward"][start : end + 1, b])
+        if history["terminated"][end, b]:
+            assert discounts @ shaped == pytest.approx(plain, abs=1e-4)
+        else:
+            assert set(np.round(bonus[start : end + 1, b], 6)) <= {0.0, LAMBDA}
+
+
+def test_a_step_pays_once_and_an_instruction_once_an_episode():
+    history = random_history(0)
+    history |= {key: np.zeros_like(history[key]) for key in ("terminated", "truncated", "reward")}
+    history["first"][1:] = False
+    history["done_low"][:] = False
+    history["relevant"][:] = True
+    history["done_low"][2, 0, :3] = True
+    history["done_low"][3:, 0, :3] = True
+    history["done_low"][T + 2, 0, 4] = True
+    bonus = bonuses(EllaSettings(LAMBDA, GAMMA), history)
+    assert np.flatnonzero(bonus[:, 0]).tolist() == [2, T + 2]
+    assert bonus[[2, T + 2], 0].tolist() == [LAMBDA, LAMBDA]
+    assert not bonus[:, 1:].any()
+
+
+def test_relevance_is_rechecked_or_not():
+    history = random_history(0)
+    history |= {key: np.zeros_like(history[key]) for key in ("terminated", "truncated", "reward")}
+    history["first"][1:] = False
+    history["done_low"][:] = False
+    history["done_low"][[1, 4], 0, 2] = True
+    history["relevant"][:2] = False
+    history["relevant"][2:] = True
+    rechecked = bonuses(EllaSettings(LAMBDA, GAMMA, recheck=True), history)
+    once = bonuses(EllaSettings(LAMBDA, GAMMA, recheck=False), history)
+    assert np.flatnonzero(rechecked).size == 1
+    assert rechecked[4, 0] == LAMBDA
+    assert not once.any()
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(InputError, match="bonus"):
+        EllaSettings(bonus=-1.0)
+    with pytest.raises(InputError, match="discount"):
+        EllaSettings(discount=0.0)
+
+
+SPEC = ella.make("putnext-room").spec
+
+
+@pytest.fixture(scope="module")
+def played():
+    """A shaper with visible terminations and the oracle, and a rollout of random actions."""
+    env = ella.make("putnext-room")
+    low = low_level_of(SPEC).language
+    shaper = ELLA(
+        visible_termination(low),
+        OracleRelevance(SPEC, OracleSettings(after_frames=12 * 8)),
+        EllaSettings(),
+        SPEC.language.num_ids,
+    )
+
+    def play(key):
+        start_key, action_key = jax.random.split(key)
+        vector = env.start(start_key, 8, 16)
+        table = env.instruction_table(vector)
+
+        def step(vector, action):
+            after, moved = env.step_vector(vector, action)
+            # Rewards are rare under random actions; call some steps a success.
+            lucky = (action == 6) & (vector.instruction_row % 2 == 0)
+            return after, Trajectory(
+                image=vector.observation.image, direction=vector.observation.direction,
+                first=vector.first, instruction_row=vector.instruction_row, action=action,
+                reward=jnp.where(lucky, 0.5, moved.reward), terminated=moved.terminated | lucky,
+                truncated=moved.truncated, next_image=moved.next_observation.image,
+                instructions=table,
+            )  # fmt: skip
+
+        actions = jax.random.choice(action_key, jnp.array([0, 1, 2, 2, 2, 6]), (24, 8))
+        _, rollout = jax.lax.scan(step, vector, actions)
+        return rollout, table
+
+    rollout, table = jax.jit(play)(jax.random.key(3))
+    return shaper, with_table(rollout, table)
+
+
+def with_table(rollout: Trajectory, table: InstructionTable) -> Trajectory:
+    fields = {name: getattr(rollout, name) for name in rollout.__dataclass_fields__}
+    return Trajectory(**{**fields, "instructions": table})
+
+
+def steps_of(rollout: Trajectory, start: int, stop: int) -> Trajectory:
+    fields = {name: getattr(rollout, name) for name in rollout.__dataclass_fields__}
+    cut = {name: part[start:stop] for name, part in fields.items() if name != "instructions"}
+    return Trajectory(**cut, instructions=rollout.instructions)
+
+
+def test_shape_equals_one_step_at_a_time(played):
+    shaper, rollout = played
+    shape = jax.jit(lambda state, part: shaper.shape(state, part))
+    start = shaper.init(8, key=jax.random.key(0))
+    whole_state, whole, _ = shape(start, rollout)
+    state, parts = start, []
+    for t in range(24):
+        state, bonus, _ = shape(state, steps_of(rollout, t, t + 1))
+        parts.append(bonus)
+    np.testing.assert_array_equal(whole, np.concatenate(parts))
+    for one, other in zip(jax.tree.leaves(whole_state), jax.tree.leaves(state), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert np.count_nonzero(whole) > 0
+    assert int(whole_state.dataset.num_seen) > 0
+    assert int(whole_state.steps) == 24
+
+
+def test_everything_pays_before_the_oracle_takes_over(played):
+    shaper, rollout = played
+    state = shaper.init(8, key=jax.random.key(0))
+    _, account = jax.jit(lambda s, r: shaper.account(s, r))(state, rollout)
+    earned = np.asarray(account.earned)
+    ids = np.asarray(rollout.instruction_id)
+    truth = np.asarray(shaper.relevance.probability((), jnp.arange(SPEC.language.num_ids)))[ids]
+    assert (earned[:12] & (truth[:12] == 0)).any()
+    assert not (earned[12:] & (truth[12:] == 0)).any()
+
+
+def test_measurements_count_what_happened(played):
+    shaper, rollout = played
+    state: EllaState = shaper.init(8, key=jax.random.key(0))
+    state, _, measurements = jax.jit(lambda s, r: shaper.shape(s, r))(state, rollout)
+    _, account = jax.jit(lambda s, r: shaper.account(s, r))(
+        shaper.init(8, key=jax.random.key(0)), rollout
+    )
+    done = np.asarray(rollout.done)
+    assert float(measurements["bonus_per_episode"].count) == done.sum()
+    assert float(measurements["bonus_per_episode"].total) == pytest.approx(
+        0.25 * np.asarray(account.paid).sum()
+    )
+    assert (
+        float(measurements["low_level_completions"].total)
+        == np.asarray(account.completed)[done].sum()
+    )
+    assert float(measurements["instructions_seen"].total) == int(state.dataset.num_seen)
