@@ -1,0 +1,7 @@
+"""`python -m ella`."""
+
+import sys
+
+from ella.cli import main
+
+sys.exit(main())

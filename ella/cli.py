@@ -1,0 +1,77 @@
+"""The command line: finds the sub-command, reads its arguments, turns errors into one line."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ella.errors import InputError, unknown_name
+
+COMMANDS = {
+    "tasks": "list the tasks",
+    "show": "draw or film a task or a trained run",
+    "play": "play a task with the keyboard",
+    "train": "train agents",
+    "eval": "measure a trained run on fresh levels",
+    "offline": "learn from expert episodes of low-level tasks, ahead of training",
+    "bound": "the largest bonus that keeps optimal policies optimal",
+    "explain": "what a trained run calls relevant to an instruction",
+    "bench": "measure frames a second",
+    "demo": "train a small agent in a small room and film it",
+}
+"""Sub-commands in the order help shows them. `ella NAME` is the module `ella.commands.NAME`: a
+frozen dataclass `Arguments`, and `run(arguments)` that returns an exit status or None. A module
+that chooses its defaults by what was typed also has `defaults(words)`."""
+
+_MODULES = {"eval": "evaluate"}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command in `words` (the process's own arguments by default)."""
+    words = list(sys.argv[1:] if words is None else words)
+    if not words or words[0] in ("-h", "--help"):
+        print(_usage())
+        return 0 if words else 2
+    if words[0] == "--version":
+        from ella import __version__
+
+        print(f"ella {__version__}")
+        return 0
+    try:
+        return _call(words[0], words[1:])
+    except InputError as error:
+        print(f"ella: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.filename is None and error.errno is None:
+            raise
+        place = f" {error.filename}" if error.filename else ""
+        print(f"ella: {error.strerror or error}:{place}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("ella: interrupted", file=sys.stderr)
+        return 130
+
+
+def _call(name: str, words: list[str]) -> int:
+    if name not in COMMANDS:
+        raise unknown_name("command", name, COMMANDS)
+    import tyro
+
+    importlib.import_module("ella.experiment.small_task")
+    module: Any = importlib.import_module(f"ella.commands.{_MODULES.get(name, name)}")
+    options: dict[str, Any] = {}
+    if hasattr(module, "defaults"):
+        options["default"] = module.defaults(words)
+    arguments = tyro.cli(module.Arguments, prog=f"ella {name}", args=words, **options)
+    return int(module.run(arguments) or 0)
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    rows = "\n".join(f"  {name:{width}}  {text}" for name, text in COMMANDS.items())
+    return f"usage: ella COMMAND [options]\n\n{rows}\n\n`ella COMMAND --help` lists its options."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""`ella eval`: measure a trained run on fresh levels."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional
+
+from ella.experiment.evaluation import Episodes, Mode, evaluate
+from ella.experiment.export import Policy, load_policy, policy_files
+from ella.experiment.intervals import Estimate
+
+MODES: tuple[Mode, ...] = ("greedy", "sampled")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Play fresh levels, which training never draws, and report success and return with 95 %
+    intervals (Wilson's for success, bootstrap for the return)."""
+
+    run: Positional[Path]
+    """Directory of a run, or a policy file."""
+    episodes: int = 1000
+    """Episodes per policy and way of acting."""
+    seed_index: int | None = None
+    """Which of the run's seeds, counted from 0; all of them by default."""
+    backend: Literal["ella", "minigrid"] = "ella"
+    """World to play in: this one, or the real minigrid (needs the minigrid package)."""
+    seed: int = 0
+    """Random seed of the levels and of sampled actions."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+def run(arguments: Arguments) -> None:
+    """Evaluate and print."""
+    rows = [
+        _row(policy, mode, evaluate(
+            policy, arguments.episodes, mode=mode, backend=arguments.backend, seed=arguments.seed
+        ))
+        for policy in _policies(arguments)
+        for mode in MODES
+    ]  # fmt: skip
+    console = Console(highlight=False, soft_wrap=True)
+    if arguments.json:
+        report = {"episodes": arguments.episodes, "backend": arguments.backend, "results": rows}
+        console.print(json.dumps(report, indent=2), markup=False)
+        return
+    table = Table(
+        title=f"{arguments.episodes} fresh levels each, played in {arguments.backend}; "
+        "95 % intervals"
+    )
+    for name in ("task", "seed", "frames", "actions", "success", "return", "length"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            row["task"],
+            str(row["seed"]),
+            f"{row['frames']:,}",
+            row["mode"],
+            str(Estimate(**row["success"])),
+            str(Estimate(**row["return"])),
+            f"{row['length']:.1f}",
+        )
+    console.print(table)
+
+
+def _policies(arguments: Arguments) -> list[Policy]:
+    if not arguments.run.is_dir():
+        return [load_policy(arguments.run)]
+    if arguments.seed_index is not None:
+        return [load_policy(arguments.run, arguments.seed_index)]
+    return [load_policy(path) for path in policy_files(arguments.run)]
+
+
+def _row(policy: Policy, mode: Mode, episodes: Episodes) -> dict[str, Any]:
+    return {
+        "task": policy.spec.name,
+        "seed": policy.seed,
+        "frames": policy.frames,
+        "mode": mode,
+        "success": vars(episodes.success_rate),
+        "return": vars(episodes.mean_return),
+        "length": float(episodes.length.mean()),
+    }

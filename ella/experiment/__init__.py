@@ -1,0 +1,1 @@
+"""Whole experiments: settings, the compiled training loop, logs, checkpoints, evaluation."""

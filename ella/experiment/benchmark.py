@@ -1,0 +1,136 @@
+"""Frames a second: of the world alone, with the policy acting, and of training."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from ella.experiment.config import Settings
+from ella.experiment.methods import build_shaper
+from ella.experiment.program import training_key
+from ella.experiment.run import make_program
+from ella.networks.actor_critic import ActorCritic
+from ella.world.encoding import NUM_ACTIONS
+from ella.world.environment import Environment, make
+
+COUNTING_RULE = "one frame = one step of one environment of one seed; all seeds are counted"
+
+
+@dataclass(frozen=True)
+class Rate:
+    """One measured throughput."""
+
+    what: str
+    """environment, environment+inference, or training METHOD."""
+    frames_per_second: float
+    """Median of the repeats."""
+    lowest: float
+    highest: float
+    frames: int
+    """Counted in one repeat."""
+
+
+def benchmark(
+    task: str, settings: Settings, methods: Sequence[str], *, iterations: int, repeats: int
+) -> list[Rate]:
+    """Environment only, with inference, then training with each method; compiled beforehand.
+
+    Methods take turns within each repeat, so that their ratio is not one of different moments.
+    """
+    env = make(task)
+    timed = {
+        "environment": _acting(env, settings, iterations, infer=False),
+        "environment+inference": _acting(env, settings, iterations, infer=True),
+        **{
+            f"training {method}": _training(env, replace(settings, method=method), iterations)
+            for method in methods
+        },
+    }
+    for call in timed.values():
+        call()
+    seconds: dict[str, list[float]] = {what: [] for what in timed}
+    for _ in range(repeats):
+        for what, call in timed.items():
+            began = time.perf_counter()
+            call()
+            seconds[what].append(time.perf_counter() - began)
+    frames = iterations * settings.ppo.frames_per_iteration * settings.seeds
+    return [_rate(what, frames, spent) for what, spent in seconds.items()]
+
+
+def _rate(what: str, frames: int, seconds: list[float]) -> Rate:
+    rates = sorted(frames / second for second in seconds)
+    return Rate(what, rates[len(rates) // 2], rates[0], rates[-1], frames)
+
+
+def _training(env: Environment, settings: Settings, iterations: int) -> Callable[[], None]:
+    program = make_program(env, settings, build_shaper(env.spec, settings))
+    states = program.start(settings.seed_numbers)
+    program.compile(states)
+    done = 0
+
+    def call() -> None:
+        nonlocal states, done
+        states, measured = program.advance(states, done, iterations)
+        jax.block_until_ready((states, measured))
+        done += iterations
+
+    return call
+
+
+def _acting(
+    env: Environment, settings: Settings, iterations: int, *, infer: bool
+) -> Callable[[], None]:
+    """Rollouts as training collects them, refills included, but nothing learned."""
+    ppo = settings.ppo
+
+    def start(key: jax.Array) -> PyTree:
+        network_key, vector_key = jax.random.split(key)
+        network = ActorCritic(ppo.network, key=network_key)
+        vector = env.start(vector_key, ppo.num_envs, ppo.pool_size)
+        return network, vector, network.initial_memory(ppo.num_envs), key
+
+    def step(network: ActorCritic, modulations: Any, carry: PyTree, _: None) -> PyTree:
+        vector, memory, key = carry
+        key, action_key = jax.random.split(key)
+        if infer:
+            seen, _ = network.see(
+                vector.observation.image[None], modulations[vector.instruction_row][None]
+            )
+            memory = network.remember(seen[0], memory, vector.first)
+            action = jax.random.categorical(action_key, network.logits(memory.hidden))
+        else:
+            action = jax.random.randint(action_key, (ppo.num_envs,), 0, NUM_ACTIONS)
+        vector, transition = env.step_vector(vector, action.astype(jnp.int32))
+        return (vector, memory, key), transition.reward.sum()
+
+    def rollout(carry: PyTree, _: None) -> PyTree:
+        network, vector, memory, key = carry
+        key, refill_key = jax.random.split(key)
+        vector = env.refill(vector, refill_key)
+        modulations = network.instruct(env.instruction_table(vector).tokens) if infer else None
+        (vector, memory, key), rewards = jax.lax.scan(
+            partial(step, network, modulations),
+            (vector, memory, key),
+            length=ppo.rollout_length,
+        )
+        return (network, vector, memory, key), rewards.sum()
+
+    @jax.jit
+    def roll(carry: PyTree) -> tuple[PyTree, jax.Array]:
+        return jax.vmap(lambda one: jax.lax.scan(rollout, one, length=iterations))(carry)
+
+    keys = jax.vmap(training_key)(jnp.asarray(settings.seed_numbers, jnp.uint32))
+    carry = jax.jit(jax.vmap(start))(keys)
+
+    def call() -> None:
+        nonlocal carry
+        carry, rewards = roll(carry)
+        jax.block_until_ready((carry, rewards))
+
+    return call

@@ -1,0 +1,248 @@
+"""Checkpoints of the whole train state.
+
+A checkpoint is a directory `checkpoints/<iteration>` that appears by one rename, so it is either
+complete or absent:
+
+    state/          the arrays, written by Orbax as one flat dictionary of names
+    manifest.json   format version, fingerprint of the settings, size and checksum of every file
+
+The checksums tell a damaged checkpoint from a good one before anything is restored.
+"""
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from ella.errors import InputError
+
+FORMAT_VERSION = 1
+_DIGITS = 9
+
+
+class DamagedCheckpointError(Exception):
+    """A checkpoint's files are missing, cut short or altered."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A restored checkpoint."""
+
+    state: PyTree
+    iteration: int
+    path: Path
+
+
+@dataclass(frozen=True)
+class CheckpointStore:
+    """The checkpoints of one run."""
+
+    directory: Path
+    fingerprint: str
+    """Of everything that decides how training goes on; another one is refused."""
+    keep: int = 2
+    """How many of the newest checkpoints stay."""
+
+    def save(self, state: PyTree, iteration: int) -> Path:
+        """Write a checkpoint of `state`, then drop the oldest beyond `keep`."""
+        import orbax.checkpoint as ocp
+
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._remove_unfinished()
+        unfinished = self.directory / f".unfinished-{iteration}"
+        arrays = {
+            name: np.asarray(jax.device_get(leaf)) for name, leaf in named_arrays(state).items()
+        }
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            checkpointer.save((unfinished / "state").absolute(), arrays)
+        manifest = {
+            "format_version": FORMAT_VERSION,
+            "fingerprint": self.fingerprint,
+            "iteration": iteration,
+            "arrays": {
+                name: [list(array.shape), str(array.dtype)] for name, array in arrays.items()
+            },
+            "files": _file_sums(unfinished / "state"),
+        }
+        write_durably(unfinished / "manifest.json", json.dumps(manifest))
+        final = self.directory / f"{iteration:0{_DIGITS}d}"
+        if final.exists():
+            shutil.rmtree(final)
+        os.replace(unfinished, final)
+        _sync_directory(self.directory)
+        for old in self.paths()[: -self.keep]:
+            shutil.rmtree(old, ignore_errors=True)
+        return final
+
+    def paths(self) -> list[Path]:
+        """Complete checkpoints, oldest first."""
+        if not self.directory.is_dir():
+            return []
+        return sorted(path for path in self.directory.iterdir() if path.name.isdigit())
+
+    def restore_newest(
+        self, like: PyTree, *, on_damage: Callable[[str], None] = lambda line: None
+    ) -> Checkpoint | None:
+        """The newest checkpoint that is whole, as arrays of `like`'s structure; None if there is
+        none. Every damaged one that is passed over is reported to `on_damage`."""
+        paths = self.paths()
+        for path in reversed(paths):
+            try:
+                return self._restore(path, like)
+            except DamagedCheckpointError as error:
+                on_damage(f"checkpoint {path.name} is damaged ({error}); trying the one before it")
+        if paths:
+            raise InputError(f"every checkpoint in {self.directory} is damaged; start a new run")
+        return None
+
+    def _restore(self, path: Path, like: PyTree) -> Checkpoint:
+        import orbax.checkpoint as ocp
+
+        manifest = _read_manifest(path)
+        if manifest.get("format_version") != FORMAT_VERSION:
+            raise InputError(
+                f"checkpoint {path} has format version {manifest.get('format_version')}, this "
+                f"program reads version {FORMAT_VERSION}; start a new run"
+            )
+        if manifest.get("fingerprint") != self.fingerprint:
+            raise InputError(
+                f"checkpoint {path} was made with other settings; resume with the run's own "
+                "config.json or start a new run in another directory"
+            )
+        _check_files(path / "state", manifest["files"])
+        expected = {
+            name: [list(leaf.shape), str(leaf.dtype)] for name, leaf in named_arrays(like).items()
+        }
+        if expected != manifest["arrays"]:
+            raise InputError(
+                f"checkpoint {path} holds arrays of other names or sizes: it was made by another "
+                "version of this program; start a new run"
+            )
+        try:
+            with ocp.PyTreeCheckpointer() as checkpointer:
+                arrays = checkpointer.restore(
+                    (path / "state").absolute(),
+                    restore_args={
+                        name: ocp.RestoreArgs(restore_type=np.ndarray) for name in expected
+                    },
+                )
+        except Exception as error:
+            raise DamagedCheckpointError(f"unreadable: {error}") from error
+        return Checkpoint(replace_arrays(like, arrays), int(manifest["iteration"]), path)
+
+    def _remove_unfinished(self) -> None:
+        for path in self.directory.glob(".unfinished-*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def named_arrays(tree: PyTree) -> dict[str, Any]:
+    """Every array of a tree by a file-safe name; random keys as their raw numbers."""
+    found: dict[str, Any] = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        if not hasattr(leaf, "dtype"):
+            continue
+        found[_name(path)] = _raw_aval(leaf) if _is_key(leaf) else leaf
+    return found
+
+
+def replace_arrays(tree: PyTree, arrays: dict[str, np.ndarray]) -> PyTree:
+    """`tree` with its arrays taken from `arrays` (host arrays; random keys rebuilt)."""
+
+    def take(path: Any, leaf: Any) -> Any:
+        if not hasattr(leaf, "dtype"):
+            return leaf
+        array = arrays[_name(path)]
+        if _is_key(leaf):
+            return jax.random.wrap_key_data(array)
+        return array
+
+    return jax.tree_util.tree_map_with_path(take, tree)
+
+
+def fingerprint(settings: Any, arrays: PyTree) -> str:
+    """A short digest of JSON values and of every array in a tree."""
+    digest = zlib.crc32(json.dumps(settings, sort_keys=True).encode())
+    for name, leaf in named_arrays(arrays).items():
+        digest = zlib.crc32(name.encode(), digest)
+        array = np.ascontiguousarray(jax.device_get(leaf))
+        digest = zlib.crc32(array.reshape(-1).view(np.uint8).data, digest)
+    return f"{digest:08x}"
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Replace a small file in one step, so that a reader sees the old or the new text."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    with unfinished.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _raw_aval(leaf: Any) -> Any:
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return jax.eval_shape(jax.random.key_data, leaf)
+    return jax.random.key_data(leaf)
+
+
+def _name(path: Any) -> str:
+    parts = (
+        str(getattr(entry, "name", getattr(entry, "key", getattr(entry, "idx", entry))))
+        for entry in path
+    )
+    return ".".join(parts) or "value"
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((path / "manifest.json").read_text())
+    except (OSError, ValueError) as error:
+        raise DamagedCheckpointError(f"no readable manifest: {error}") from error
+    if not isinstance(manifest, dict):
+        raise DamagedCheckpointError("its manifest is not a table")
+    return manifest
+
+
+def _file_sums(directory: Path) -> dict[str, list[int]]:
+    return {
+        str(path.relative_to(directory)): [path.stat().st_size, _crc(path)]
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _check_files(directory: Path, sums: dict[str, list[int]]) -> None:
+    for name, (size, crc) in sums.items():
+        path = directory / name
+        if not path.is_file():
+            raise DamagedCheckpointError(f"{name} is missing")
+        if path.stat().st_size != size or _crc(path) != crc:
+            raise DamagedCheckpointError(f"{name} has changed")
+
+
+def _crc(path: Path) -> int:
+    digest = 0
+    with path.open("rb") as file:
+        while chunk := file.read(2**22):
+            digest = zlib.crc32(chunk, digest)
+    return digest
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

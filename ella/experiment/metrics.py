@@ -1,0 +1,118 @@
+"""What a run measured: one row per seed and log line, and the CSV file of them."""
+
+import csv
+import io
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from ella.errors import InputError
+from ella.experiment.checkpoint import write_durably
+from ella.measurement import Measurements
+
+FILE_NAME = "metrics.csv"
+CLOCK_COLUMNS = ("seconds", "frames_per_second")
+"""Columns that depend on the clock; all others are the same whenever a run is repeated."""
+LEADING_COLUMNS = ("seed", "iteration", "frames", *CLOCK_COLUMNS)
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """The measurements since the line before, averaged, for every seed."""
+
+    iteration: int
+    """Iterations done."""
+    frames: int
+    """Environment steps done by each seed."""
+    seconds: float
+    """Spent training since the run began, all its parts together."""
+    frames_per_second: float
+    """Of all seeds together, since the line before."""
+    values: dict[str, np.ndarray]
+    """Per name float64[seeds]; NaN where nothing was measured."""
+
+    def mean(self, name: str) -> float:
+        """Over the seeds that measured something; NaN if none did or the name is unknown."""
+        values = self.values.get(name, np.array([np.nan]))
+        finite = values[~np.isnan(values)]
+        return float(finite.mean()) if finite.size else math.nan
+
+
+def averages(measurements: Measurements) -> dict[str, np.ndarray]:
+    """Means of sums with a leading seed axis, NaN where nothing was counted."""
+    found = {}
+    for name, mean in jax.device_get(measurements).items():
+        total, count = np.asarray(mean.total, np.float64), np.asarray(mean.count, np.float64)
+        found[name] = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+    return found
+
+
+def non_finite(measurements: Measurements) -> list[str]:
+    """Names of measurements whose sums are not finite for some seed."""
+    sums = jax.device_get(measurements)
+    return [name for name, mean in sums.items() if not np.isfinite(mean.total).all()]
+
+
+class MetricsFile:
+    """The run's CSV file: a header, then one row per seed and log line."""
+
+    def __init__(self, directory: Path, names: Sequence[str], seeds: Sequence[int]) -> None:
+        self.path = directory / FILE_NAME
+        self.columns = (*LEADING_COLUMNS, *sorted(names))
+        self.seeds = tuple(seeds)
+
+    def start(self, iteration: int) -> float:
+        """Begin after `iteration` iterations: later rows, left by a run that was killed after its
+        last checkpoint, are dropped. Returns the seconds trained so far."""
+        rows = read_rows(self.path.parent) if self.path.exists() else []
+        kept = [row for row in rows if int(row["iteration"]) <= iteration]
+        if kept and tuple(kept[0]) != self.columns:
+            raise InputError(f"{self.path} has other columns; start a new run")
+        text = _csv_lines([self.columns, *([row[name] for name in self.columns] for row in kept)])
+        write_durably(self.path, text)
+        return float(kept[-1]["seconds"]) if kept else 0.0
+
+    def append(self, line: LogLine) -> None:
+        """Add the rows of one log line in a single write."""
+        clock = (f"{line.seconds:.3f}", f"{line.frames_per_second:.1f}")
+        rows = [
+            (
+                seed,
+                line.iteration,
+                line.frames,
+                *clock,
+                *(_number(line.values[name][index]) for name in self.columns[5:]),
+            )
+            for index, seed in enumerate(self.seeds)
+        ]
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(descriptor, _csv_lines(rows).encode())
+        finally:
+            os.close(descriptor)
+
+
+def read_rows(directory: Path) -> list[dict[str, str]]:
+    """The rows of a run's CSV file; a last line that was cut off is left out."""
+    try:
+        text = (directory / FILE_NAME).read_text()
+    except OSError as error:
+        raise InputError(f"no metrics in {directory}: {error.strerror}") from error
+    whole = text[: text.rfind("\n") + 1]
+    return list(csv.DictReader(io.StringIO(whole)))
+
+
+def _number(value: float) -> str:
+    """The shortest text that reads back as the same number; empty for nothing measured."""
+    return "" if math.isnan(value) else repr(float(value))
+
+
+def _csv_lines(rows: Sequence[Sequence[object]]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(rows)
+    return buffer.getvalue()

@@ -1,0 +1,128 @@
+"""Training as one compiled program: many iterations of many seeds on one or more devices."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import PRNGKeyArray, PyTree
+
+from ella.measurement import Measurements
+
+SEED_AXIS = "seed"
+
+Initialise = Callable[[PRNGKeyArray], PyTree]
+"""One seed's train state of its key."""
+Iterate = Callable[[PyTree, PyTree, jax.Array], tuple[PyTree, Measurements]]
+"""(shaper, one seed's train state, iteration) to the next train state and its measurements."""
+
+
+def seed_mesh(num_seeds: int, devices: list[jax.Device]) -> Mesh:
+    """As many of the devices as divide the seeds evenly, in a row."""
+    count = max(n for n in range(1, len(devices) + 1) if num_seeds % n == 0)
+    return Mesh(np.array(devices[:count]), (SEED_AXIS,))
+
+
+class SeedProgram:
+    """The compiled training of several seeds. Every array of a train state has the seed axis
+    first, and each device holds whole seeds, so devices never wait for one another."""
+
+    def __init__(
+        self, initialise: Initialise, iterate: Iterate, shaper: PyTree, mesh: Mesh
+    ) -> None:
+        self.mesh = mesh
+        self._initialise = initialise
+        self._iterate = iterate
+        self._shaper_arrays, self._shaper_static = eqx.partition(shaper, eqx.is_array)
+        self._advance = jax.jit(self._sharded_advance(), donate_argnums=(1,))
+        self._compiled: Any = None
+
+    def start(self, seeds: tuple[int, ...]) -> PyTree:
+        """Train states [seeds, ...] before the first iteration."""
+        keys = jax.vmap(training_key)(jnp.asarray(seeds, jnp.uint32))
+        keys = jax.device_put(keys, self._per_seed)
+        spec = PartitionSpec(SEED_AXIS)
+        sharded = jax.shard_map(
+            jax.vmap(self._initialise),
+            mesh=self.mesh,
+            in_specs=spec,
+            out_specs=spec,
+            check_vma=False,
+        )
+        return jax.jit(sharded)(keys)
+
+    def place(self, states: PyTree) -> PyTree:
+        """Host arrays [seeds, ...] on the devices."""
+        return jax.device_put(states, self._per_seed)
+
+    def compile(self, states: PyTree) -> None:
+        """Compile now rather than at the first call of `advance`."""
+        shaper = jax.device_put(self._shaper_arrays, self._shared)
+        self._shaper_arrays = shaper
+        lowered = self._advance.lower(shaper, states, *self._counters(0, 1))
+        self._compiled = lowered.compile()
+
+    def measurement_names(self, states: PyTree) -> tuple[str, ...]:
+        _, measured = jax.eval_shape(
+            self._advance, self._shaper_arrays, states, *self._counters(0, 1)
+        )
+        return tuple(measured)
+
+    def advance(self, states: PyTree, iteration: int, count: int) -> tuple[PyTree, Measurements]:
+        """`count` iterations in one call, the first of them numbered `iteration`. `states` is given
+        up; the measurements are sums over the iterations, with the seed axis."""
+        call = self._compiled or self._advance
+        return call(self._shaper_arrays, states, *self._counters(iteration, count))
+
+    @property
+    def _per_seed(self) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec(SEED_AXIS))
+
+    @property
+    def _shared(self) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec())
+
+    def _counters(self, iteration: int, count: int) -> tuple[jax.Array, jax.Array]:
+        return (
+            jax.device_put(jnp.asarray(iteration, jnp.int32), self._shared),
+            jax.device_put(jnp.asarray(count, jnp.int32), self._shared),
+        )
+
+    def _sharded_advance(self) -> Callable[..., tuple[PyTree, Measurements]]:
+        def advance(
+            shaper_arrays: PyTree, states: PyTree, iteration: jax.Array, count: jax.Array
+        ) -> tuple[PyTree, Measurements]:
+            shaper = eqx.combine(shaper_arrays, self._shaper_static)
+            iterate = jax.vmap(partial(self._iterate, shaper), in_axes=(0, None))
+            _, shapes = jax.eval_shape(iterate, states, iteration)
+            nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+            def one(index: jax.Array, carry: PyTree) -> PyTree:
+                states, sums = carry
+                states, measured = iterate(states, iteration + index)
+                return states, jax.tree.map(jnp.add, sums, measured)
+
+            return jax.lax.fori_loop(0, count, one, (states, nothing))
+
+        per_seed, shared = PartitionSpec(SEED_AXIS), PartitionSpec()
+        return jax.shard_map(
+            advance,
+            mesh=self.mesh,
+            in_specs=(shared, per_seed, shared, shared),
+            out_specs=per_seed,
+            check_vma=False,
+        )
+
+
+def training_key(seed: jax.Array) -> PRNGKeyArray:
+    """The random stream a seed trains with."""
+    return jax.random.fold_in(jax.random.key(seed), 0)
+
+
+def held_out_key(seed: int) -> PRNGKeyArray:
+    """A random stream that no training of any seed draws from: levels for evaluation."""
+    return jax.random.fold_in(jax.random.key(np.uint32(seed)), 1)

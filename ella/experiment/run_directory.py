@@ -1,0 +1,124 @@
+"""The directory a run leaves behind: its configuration, circumstances and lock.
+
+config.json     task and settings, resolved; `ella train TASK --config` reads it
+run.json        command line, versions, device
+metrics.csv     one row per seed and log line
+tensorboard/    the same as events
+checkpoints/    whole train states, the newest few
+policies/       one exported policy per seed
+"""
+
+import fcntl
+import json
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from ella.errors import InputError
+from ella.experiment.checkpoint import write_durably
+from ella.experiment.config import Settings
+from ella.experiment.settings_file import read_table, to_json, updated
+from ella.world.tasks import TaskSpec
+
+FORMAT_VERSION = 1
+CONFIG_FILE = "config.json"
+CIRCUMSTANCES_FILE = "run.json"
+CHECKPOINTS = "checkpoints"
+POLICIES = "policies"
+
+
+def claim(
+    directory: Path, spec: TaskSpec, settings: Settings, *, resume: bool, command: Sequence[str]
+) -> None:
+    """Make the run's directory and record what will run in it."""
+    if directory.exists() and not directory.is_dir():
+        raise InputError(f"{directory} is a file; name a directory")
+    used = directory.is_dir() and any(directory.iterdir())
+    if used and not resume:
+        raise InputError(
+            f"{directory} is not empty; choose another directory, or go on with the run in it "
+            "with --resume"
+        )
+    if used and not (directory / CONFIG_FILE).exists():
+        raise InputError(f"{directory} holds no run to resume: {CONFIG_FILE} is missing")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if not used:
+            write_config(directory, spec, settings)
+        _write_table(directory / CIRCUMSTANCES_FILE, _circumstances(command))
+    except OSError as error:
+        raise InputError(f"cannot write to {directory}: {error.strerror}") from error
+
+
+def write_config(directory: Path, spec: TaskSpec, settings: Settings) -> None:
+    """Save the resolved configuration."""
+    table = {"format_version": FORMAT_VERSION, "task": to_json(spec), **to_json(settings)}
+    _write_table(directory / CONFIG_FILE, table)
+
+
+def read_config(path: Path, default: Settings | None = None) -> tuple[TaskSpec | None, Settings]:
+    """The task (where it is told) and the settings in a file; what is not told is `default`'s."""
+    table = read_table(path)
+    if table.pop("format_version", FORMAT_VERSION) != FORMAT_VERSION:
+        raise InputError(
+            f"{path} is of another format version; this program reads {FORMAT_VERSION}"
+        )
+    task = table.pop("task", None)
+    settings = updated(default or Settings(), table, where=str(path))
+    return (None if task is None else spec_of(task, where=str(path))), settings
+
+
+def read_run(directory: Path) -> tuple[TaskSpec, Settings]:
+    """The task and the settings of a run."""
+    if not (directory / CONFIG_FILE).is_file():
+        raise InputError(f"{directory} is not a run: it has no {CONFIG_FILE}")
+    spec, settings = read_config(directory / CONFIG_FILE)
+    if spec is None:
+        raise InputError(f"{directory / CONFIG_FILE} names no task")
+    return spec, settings
+
+
+def spec_of(table: Any, *, where: str) -> TaskSpec:
+    """The task of a JSON table of its fields."""
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise InputError(f"{where}: task: expected a table with a name")
+    return updated(TaskSpec(table["name"], ("goto",), cols=1), table, where=f"{where}: task")
+
+
+@contextmanager
+def lock(directory: Path) -> Iterator[None]:
+    """Hold the directory, so that two runs never write to it at once."""
+    with (directory / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"another process is training in {directory}") from error
+        yield
+
+
+def _circumstances(command: Sequence[str]) -> dict[str, Any]:
+    """What a result depends on besides its configuration."""
+    versions = {}
+    for package in ("ella", "jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "unknown"
+    devices = jax.devices()
+    return {
+        "command": list(command),
+        "python": platform.python_version(),
+        "versions": versions,
+        "device": devices[0].device_kind,
+        "devices": len(devices),
+        "backend": jax.default_backend(),
+    }
+
+
+def _write_table(path: Path, table: dict[str, Any]) -> None:
+    write_durably(path, json.dumps(table, indent=2) + "\n")
