@@ -39,7 +39,7 @@ def explain(spec: TaskSpec, shaper: ELLA, state: EllaState, text: str) -> Explan
     language = spec.language
     instruction_id = language.find(text)
     ids = jnp.asarray([instruction_id])
-    probability = relevance_map(shaper, state, ids)[0]
+    probability = relevance_map(shaper, state, np.array([instruction_id]))[0]
     members = relevance_dataset.decompositions(state.dataset, ids, probability.size)[0]
     truth = oracle_relevance(spec, ids)[0]
     low = low_level_of(spec).language

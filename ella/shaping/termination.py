@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, UInt8
 
+from ella.networks.termination import TerminationTable
 from ella.world.encoding import DOOR, OPEN, VIEW_SIZE, colour_of, kind_of
 from ella.world.grammar import Clause, Language
 from ella.world.state import GOTO, OPEN_DOOR, PICK_UP
@@ -53,3 +54,12 @@ class VisibleTermination(AbstractTermination):
 def visible_termination(language: Language) -> VisibleTermination:
     """The visible truth for every instruction of a low-level language."""
     return VisibleTermination(language.clauses)
+
+
+class LearnedTermination(AbstractTermination):
+    """The trained classifier's judgement."""
+
+    table: TerminationTable
+
+    def __call__(self, image: UInt8[Array, "N 7 7 3"]) -> Bool[Array, "N L"]:
+        return self.table(image)

@@ -1,0 +1,1 @@
+"""What is learned ahead of training, from examples of low-level tasks."""

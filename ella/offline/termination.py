@@ -1,0 +1,143 @@
+"""The offline stage of ELLA: a termination classifier for a low-level task, trained or recalled."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ella.networks.termination import Precision, TerminationTable
+from ella.offline import cache
+from ella.offline.termination_examples import (
+    TerminationExamples,
+    digest_of,
+    expert_split,
+    read_examples,
+    split_examples,
+)
+from ella.offline.train_termination import (
+    Progress,
+    TerminationModel,
+    TerminationTrainingSettings,
+    empty_model,
+    train_termination,
+)
+from ella.shaping.termination import LearnedTermination, visible_termination
+from ella.world.encoding import DOOR, LOCKED
+from ella.world.environment import make
+from ella.world.expert import rollout
+from ella.world.grammar import CLAUSE_KINDS
+from ella.world.tasks import TaskSpec
+
+HELD_OUT_SHARE = 0.1
+"""Of a user's examples, for validation."""
+
+
+@dataclass(frozen=True)
+class TrainedTermination:
+    """A termination classifier of a low-level task and how it was found to do."""
+
+    task: TaskSpec
+    model: TerminationModel
+    record: dict[str, Any]
+    """See `ella.offline.train_termination.assess`; also steps, best_step, training_examples."""
+
+    def prepared(self, dtype: Precision = "float32", chunk: int = 256) -> LearnedTermination:
+        """Ready for use in a shaper. `chunk` observations are crossed with all instructions at a
+        time."""
+        language = self.task.language
+        tokens = language.tokens(jnp.arange(language.num_ids))
+        table = TerminationTable(
+            self.model.classifier, self.model.statistics, tokens, dtype=dtype, chunk=chunk
+        )
+        return LearnedTermination(table)
+
+
+def termination_classifier(
+    task: TaskSpec,
+    settings: TerminationTrainingSettings | None = None,
+    *,
+    examples: Path | None = None,
+    directory: Path | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> TrainedTermination:
+    """The classifier of a low-level task, from the cache or trained now.
+
+    Args:
+        task: The low-level task.
+        settings: How to train; the paper's way by default.
+        examples: A file of labelled examples (docs/offline.md) to learn from instead of the
+            expert's episodes.
+        directory: The cache's place; the user's own by default.
+        say: Takes remarks: what is being done, or what is wrong with a cached entry.
+        progress: Called after every evaluation while training.
+    """
+    settings = settings or TerminationTrainingSettings()
+    configuration: dict[str, Any] = {"task": task, "settings": settings}
+    if examples is not None:
+        configuration["examples"] = digest_of(examples)
+
+    def data() -> tuple[TerminationExamples, TerminationExamples]:
+        if examples is not None:
+            found = read_examples(examples, task.language)
+            return split_examples(found, HELD_OUT_SHARE, settings.seed)
+        say(f"collecting {settings.episodes} expert episodes of {task.name}")
+        return expert_split(task, settings.episodes, settings.validation_episodes, settings.seed)
+
+    def compute() -> tuple[TerminationModel, dict[str, Any]]:
+        training, validation = data()
+        say(f"training the termination classifier of {task.name}")
+        return train_termination(task.language, training, validation, settings, progress)
+
+    model, record = cache.cached(
+        directory or cache.default_directory(),
+        f"termination-{task.name}",
+        configuration,
+        jax.eval_shape(lambda key: empty_model(settings.network, key=key), jax.random.key(0)),
+        compute,
+        say,
+    )
+    return TrainedTermination(task, model, record)
+
+
+def assess_on_task(
+    trained: TrainedTermination, task: TaskSpec, num_episodes: int = 256, *, key: PRNGKeyArray
+) -> dict[str, Any]:
+    """How the classifier does on what is seen in another task's episodes, against the truth the
+    view shows, for each kind of instruction; apart where a locked door is in view.
+
+    The truth counts 'go to' while the object is ahead and 'pick up' while it is in hand, however
+    that came about, and it is the same for both articles. Returns, under 'all' and 'locked_door',
+    the number of views and per kind accuracy (balanced), recall and specificity; a share without
+    cases is NaN.
+    """
+    episodes = rollout(make(task), key, num_episodes)
+    in_episode = np.arange(episodes.images.shape[1]) <= episodes.lengths[:, None]
+    views = episodes.images[in_episode]
+    decided = np.asarray(eqx.filter_jit(trained.prepared())(jnp.asarray(views)))
+    truth = np.asarray(visible_termination(trained.task.language)(jnp.asarray(views)))
+    locked = ((views[..., 0] == DOOR) & (views[..., 2] == LOCKED)).any(axis=(1, 2))
+    kinds = np.array([clause.kind for clause in trained.task.language.clauses])
+
+    def scores(rows: np.ndarray) -> dict[str, Any]:
+        found: dict[str, Any] = {"views": int(rows.sum())}
+        for name, kind in CLAUSE_KINDS.items():
+            if not (kinds == kind).any():
+                continue
+            said, true = decided[rows][:, kinds == kind], truth[rows][:, kinds == kind]
+            recall = said[true].mean() if true.any() else np.nan
+            specificity = 1 - said[~true].mean() if (~true).any() else np.nan
+            found[name] = {
+                "accuracy": float((recall + specificity) / 2),
+                "recall": float(recall),
+                "specificity": float(specificity),
+            }
+        return found
+
+    return {"all": scores(np.ones(len(views), bool)), "locked_door": scores(locked)}

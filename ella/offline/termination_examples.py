@@ -1,0 +1,175 @@
+"""Examples for the termination classifier: from the expert, or from a file of one's own.
+
+The file format is described in docs/offline.md.
+"""
+
+import hashlib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ella.errors import InputError
+from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
+from ella.world.environment import make
+from ella.world.expert import demonstrations
+from ella.world.grammar import Language
+from ella.world.tasks import TaskSpec
+
+FIELDS = ("images", "instructions", "labels")
+FEWEST_PER_LABEL = 2
+
+
+@dataclass(frozen=True)
+class TerminationExamples:
+    """Observations that do and do not show a low-level instruction carried out. Host arrays."""
+
+    done_images: np.ndarray
+    """uint8[P, 7, 7, 3]."""
+    done_ids: np.ndarray
+    """int32[P]: the low-level instruction each shows carried out."""
+    undone_images: np.ndarray
+    """uint8[N, 7, 7, 3]."""
+    undone_ids: np.ndarray
+    """int32[N]: the low-level instruction each shows not yet carried out."""
+    exclusive: bool
+    """Whether an observation that shows its own instruction carried out counts as a negative
+    example of every other one."""
+
+    @property
+    def num_done(self) -> int:
+        return len(self.done_ids)
+
+
+def expert_examples(spec: TaskSpec, num_episodes: int, *, key: PRNGKeyArray) -> TerminationExamples:
+    """Of each of the expert's episodes the last observation and one random earlier one."""
+    found = demonstrations(make(spec), key, num_episodes)
+    kept = found.success
+    if not kept.any():
+        raise InputError(f"the expert solved none of {num_episodes} episodes of '{spec.name}'")
+    ids = found.instruction_ids[kept].astype(np.int32)
+    return TerminationExamples(
+        done_images=found.final_images[kept],
+        done_ids=ids,
+        undone_images=found.earlier_images[kept],
+        undone_ids=ids,
+        exclusive=True,
+    )
+
+
+def read_examples(path: Path, language: Language) -> TerminationExamples:
+    """Labelled examples from a file, every field checked against the low-level language."""
+    arrays = _open(path)
+    images, texts, labels = (arrays[name] for name in FIELDS)
+    _check_images(path, images)
+    count = len(images)
+    if texts.shape != (count,) or texts.dtype.kind != "U":
+        raise InputError(f"{path}: 'instructions' must be {count} strings, one per image")
+    if labels.shape != (count,) or labels.dtype.kind not in "bui":
+        raise InputError(f"{path}: 'labels' must be {count} integers, one per image")
+    wrong = np.flatnonzero((labels != 0) & (labels != 1))
+    if wrong.size:
+        raise InputError(f"{path}: label {labels[wrong[0]]} of example {wrong[0]} is not 0 or 1")
+    ids = _instruction_ids(path, texts, language)
+    done = labels == 1
+    for value, amount in ((1, done.sum()), (0, (~done).sum())):
+        if amount < FEWEST_PER_LABEL:
+            raise InputError(
+                f"{path}: needs at least {FEWEST_PER_LABEL} examples with label {value}, "
+                f"has {amount}"
+            )
+    return TerminationExamples(images[done], ids[done], images[~done], ids[~done], exclusive=False)
+
+
+def split_examples(
+    examples: TerminationExamples, share: float, seed: int
+) -> tuple[TerminationExamples, TerminationExamples]:
+    """(training, validation) examples; at least one of each label on both sides."""
+    rng = np.random.default_rng(seed)
+
+    def halves(count: int) -> tuple[np.ndarray, np.ndarray]:
+        order = rng.permutation(count)
+        held_out = min(max(1, round(share * count)), count - 1)
+        return order[held_out:], order[:held_out]
+
+    done, undone = halves(examples.num_done), halves(len(examples.undone_ids))
+    training, validation = (
+        TerminationExamples(
+            examples.done_images[chosen_done],
+            examples.done_ids[chosen_done],
+            examples.undone_images[chosen_undone],
+            examples.undone_ids[chosen_undone],
+            examples.exclusive,
+        )
+        for chosen_done, chosen_undone in zip(done, undone, strict=True)
+    )
+    return training, validation
+
+
+def digest_of(path: Path) -> str:
+    """A hash of a file's contents."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _open(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if isinstance(file, np.ndarray):
+                raise InputError(f"{path}: not an .npz archive but a single array")
+            missing = [name for name in FIELDS if name not in file.files]
+            if missing:
+                raise InputError(f"{path}: has no array '{missing[0]}'; needs {', '.join(FIELDS)}")
+            return {name: file[name] for name in FIELDS}
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or 'damaged file'}") from error
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise InputError(
+            f"{path}: not a readable .npz archive of plain arrays (pickled objects are refused)"
+        ) from error
+
+
+def _check_images(path: Path, images: np.ndarray) -> None:
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != (7, 7, 3):
+        raise InputError(
+            f"{path}: 'images' must be uint8[N, 7, 7, 3], not "
+            f"{images.dtype}[{', '.join(map(str, images.shape))}]"
+        )
+    limits = np.array([NUM_TYPES, NUM_COLOURS, NUM_STATES])
+    wrong = np.argwhere(images >= limits)
+    if wrong.size:
+        example, column, row, channel = wrong[0]
+        name = ("type", "colour", "state")[channel]
+        raise InputError(
+            f"{path}: image {example} has {name} {images[tuple(wrong[0])]} at column {column}, "
+            f"row {row}; the largest is {limits[channel] - 1}"
+        )
+
+
+def _instruction_ids(path: Path, texts: np.ndarray, language: Language) -> np.ndarray:
+    known: dict[str, int] = {}
+    for index, text in enumerate(texts.tolist()):
+        if text not in known:
+            try:
+                known[text] = language.find(text)
+            except InputError as error:
+                raise InputError(f"{path}: example {index}: {error}") from error
+    return np.array([known[text] for text in texts.tolist()], np.int32)
+
+
+def expert_split(
+    spec: TaskSpec, num_episodes: int, num_validation: int, seed: int
+) -> tuple[TerminationExamples, TerminationExamples]:
+    """(training, validation) examples from separate expert episodes."""
+    training_key, validation_key = jax.random.split(jax.random.key(seed))
+    return (
+        expert_examples(spec, num_episodes, key=training_key),
+        expert_examples(spec, num_validation, key=validation_key),
+    )

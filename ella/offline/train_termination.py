@@ -1,0 +1,328 @@
+"""Training the termination classifier."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree, UInt8
+
+from ella.errors import InputError
+from ella.networks.actor_critic import RunningStatistics
+from ella.networks.termination import (
+    TerminationClassifier,
+    TerminationNetworkSettings,
+    TerminationTable,
+)
+from ella.offline.termination_examples import TerminationExamples
+from ella.world.grammar import CLAUSE_KINDS, Language
+
+COPIES = 70 + 35 + 35
+"""Rows per episode and epoch in the released code: 70 copies of the last observation with its own
+instruction, 35 of one earlier observation, and 35 other instructions on the last observation.
+Here batches are drawn in those proportions instead."""
+
+
+@dataclass(frozen=True)
+class TerminationTrainingSettings:
+    """How the termination classifier is trained."""
+
+    episodes: int = 15_000
+    """Expert episodes to learn from."""
+    validation_episodes: int = 200
+    """Expert episodes held out; they choose the best iteration."""
+    seed: int = 0
+    """Of the episodes, the network and the batches."""
+    network: TerminationNetworkSettings = field(default_factory=TerminationNetworkSettings)
+    batch: int = 2560
+    """Pairs a step: half positive, a quarter earlier observations, a quarter mismatched
+    instructions (files of labelled examples: half positive, half negative)."""
+    epochs: int = 5
+    """Passes over the data, a pass being 140 pairs an episode."""
+    max_steps: int = 0
+    """A cap on the number of steps; 0 for none."""
+    learning_rate: float = 1e-4
+    """Of Adam."""
+    adam_epsilon: float = 1e-5
+    """Of Adam."""
+    entropy_coefficient: float = 0.01
+    """Reward for undecided predictions in the loss, as in the released code."""
+    statistics_momentum: float = 0.1
+    """Share of each new batch in the running statistics used after training."""
+    evaluate_every: int = 50
+    """Steps between evaluations, one of which is the best; fewer where there are few steps."""
+    patience: int = 0
+    """Evaluations without improvement after which training stops; 0 for never."""
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "validation_episodes", "epochs", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"termination {name} must be positive, not {getattr(self, name)}")
+        if self.batch < 4:
+            raise InputError(f"termination batch must be at least 4, not {self.batch}")
+        if self.learning_rate <= 0:
+            raise InputError("termination learning_rate must be positive")
+
+    def steps(self, num_done: int) -> int:
+        """Steps on data with that many positive examples."""
+        steps = max(1, round(self.epochs * num_done * COPIES / self.batch))
+        return min(steps, self.max_steps) if self.max_steps > 0 else steps
+
+
+SMALL_TRAINING = TerminationTrainingSettings(
+    episodes=1000,
+    network=TerminationNetworkSettings(
+        variant="onehot", width=32, instruction_width=32, head_width=32
+    ),
+    batch=128,
+    epochs=1,
+    max_steps=500,
+    learning_rate=1e-3,
+    evaluate_every=50,
+)
+"""For a processor: a small network on one-hot cells, a minute of training."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TerminationModel:
+    """A classifier and the normalisation statistics it is used with."""
+
+    classifier: TerminationClassifier
+    statistics: RunningStatistics
+
+
+def empty_model(settings: TerminationNetworkSettings, *, key: PRNGKeyArray) -> TerminationModel:
+    """An untrained model; also the template that saved weights are read into."""
+    classifier = TerminationClassifier(settings, key=key)
+    return TerminationModel(classifier, classifier.initial_statistics())
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training stands after an evaluation."""
+
+    step: int
+    steps: int
+    loss: float
+    accuracy: float
+    """Balanced, on the validation examples."""
+    best: float
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Data:
+    done_images: UInt8[Array, "P 7 7 3"]
+    done_ids: Int32[Array, "P"]
+    undone_images: UInt8[Array, "N 7 7 3"]
+    undone_ids: Int32[Array, "N"]
+
+    @staticmethod
+    def of(examples: TerminationExamples) -> "_Data":
+        return _Data(
+            jnp.asarray(examples.done_images),
+            jnp.asarray(examples.done_ids),
+            jnp.asarray(examples.undone_images),
+            jnp.asarray(examples.undone_ids),
+        )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Training:
+    model: TerminationModel
+    optimiser: PyTree
+    best: TerminationModel
+    best_accuracy: Float[Array, ""]
+
+
+def train_termination(
+    language: Language,
+    training: TerminationExamples,
+    validation: TerminationExamples,
+    settings: TerminationTrainingSettings,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> tuple[TerminationModel, dict[str, Any]]:
+    """The model of the best evaluation, and a record of how it did (see `assess`)."""
+    network_key, batch_key = jax.random.split(jax.random.key(settings.seed))
+    optimiser = optax.adam(settings.learning_rate, eps=settings.adam_epsilon)
+    model = empty_model(settings.network, key=network_key)
+    state = _Training(
+        model, optimiser.init(model.classifier), model, jnp.asarray(-1.0, jnp.float32)
+    )
+    tokens = language.tokens(jnp.arange(language.num_ids))
+    variants = jnp.asarray(article_variants(language))
+    steps = settings.steps(training.num_done)
+    every = min(settings.evaluate_every, -(-steps // 20))
+    data, held_out = _Data.of(training), _Data.of(validation)
+
+    taken, best, best_step, waited = 0, -1.0, 0, 0
+    while taken < steps and (settings.patience == 0 or waited < settings.patience):
+        state, loss, accuracy = _train_and_evaluate(
+            settings, training.exclusive, every, state, data, held_out, tokens, variants,
+            jax.random.fold_in(batch_key, taken),
+        )  # fmt: skip
+        taken += every
+        waited += 1
+        if float(accuracy) > best:
+            best, best_step, waited = float(accuracy), taken, 0
+        progress(Progress(taken, steps, float(loss), float(accuracy), best))
+
+    record = assess(state.best, language, validation)
+    record |= {"best_step": best_step, "steps": taken, "training_examples": training.num_done}
+    return state.best, record
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
+def _train_and_evaluate(
+    settings: TerminationTrainingSettings,
+    exclusive: bool,
+    steps: int,
+    state: _Training,
+    data: _Data,
+    held_out: _Data,
+    tokens: Int32[Array, "L n"],
+    variants: Bool[Array, "L L"],
+    key: PRNGKeyArray,
+) -> tuple[_Training, Float[Array, ""], Float[Array, ""]]:
+    optimiser = optax.adam(settings.learning_rate, eps=settings.adam_epsilon)
+
+    def step(carry: tuple[TerminationModel, PyTree], key: PRNGKeyArray) -> tuple[Any, Array]:
+        model, optimiser_state = carry
+        images, ids, labels = draw_batch(data, settings.batch, exclusive, tokens.shape[0], key=key)
+        (loss, moments), gradient = eqx.filter_value_and_grad(_loss, has_aux=True)(
+            model.classifier, images, ids, labels, tokens, settings.entropy_coefficient
+        )
+        updates, optimiser_state = optimiser.update(gradient, optimiser_state)
+        classifier = eqx.apply_updates(model.classifier, updates)
+        statistics = model.statistics.follow(moments, settings.statistics_momentum)
+        return (TerminationModel(classifier, statistics), optimiser_state), loss
+
+    keys = jax.random.split(key, steps)
+    (model, optimiser_state), losses = jax.lax.scan(step, (state.model, state.optimiser), keys)
+    accuracy = _balanced_accuracy(model, held_out, exclusive, tokens, variants)
+    better = accuracy > state.best_accuracy
+    best = jax.tree.map(lambda new, old: jnp.where(better, new, old), model, state.best)
+    highest = jnp.maximum(accuracy, state.best_accuracy)
+    return _Training(model, optimiser_state, best, highest), losses.mean(), accuracy
+
+
+def draw_batch(
+    data: _Data, batch: int, exclusive: bool, num_low_level: int, *, key: PRNGKeyArray
+) -> tuple[UInt8[Array, "B 7 7 3"], Int32[Array, "B"], Int32[Array, "B"]]:
+    """Images, instructions and labels: half positive; the rest negative, half of that by a
+    mismatched instruction on a positive image where examples are exclusive."""
+    positive = batch // 2
+    mismatched = (batch - positive) // 2 if exclusive else 0
+    negative = batch - positive - mismatched
+    keys = jax.random.split(key, 4)
+    chosen = jax.random.randint(keys[0], (positive,), 0, data.done_ids.size)
+    before = jax.random.randint(keys[1], (negative,), 0, data.undone_ids.size)
+    other = jax.random.randint(keys[2], (mismatched,), 0, data.done_ids.size)
+    shift = jax.random.randint(keys[3], (mismatched,), 1, num_low_level)
+    images = jnp.concatenate(
+        [data.done_images[chosen], data.undone_images[before], data.done_images[other]]
+    )
+    ids = jnp.concatenate(
+        [
+            data.done_ids[chosen],
+            data.undone_ids[before],
+            (data.done_ids[other] + shift) % num_low_level,
+        ]
+    )
+    return images, ids, (jnp.arange(batch) < positive).astype(jnp.int32)
+
+
+def _loss(
+    classifier: TerminationClassifier,
+    images: UInt8[Array, "B 7 7 3"],
+    ids: Int32[Array, "B"],
+    labels: Int32[Array, "B"],
+    tokens: Int32[Array, "L n"],
+    entropy_coefficient: float,
+) -> tuple[Float[Array, ""], RunningStatistics]:
+    modulations = classifier.instruct(tokens)[ids]
+    scores, moments = classifier(images, modulations, None)
+    logs = jax.nn.log_softmax(scores)
+    entropy = -(jnp.exp(logs) * logs).sum(-1)
+    correct = jnp.take_along_axis(logs, labels[:, None], axis=-1)[:, 0]
+    return -(correct + entropy_coefficient * entropy).mean(), moments
+
+
+def _balanced_accuracy(
+    model: TerminationModel,
+    held_out: _Data,
+    exclusive: bool,
+    tokens: Int32[Array, "L n"],
+    variants: Bool[Array, "L L"],
+) -> Float[Array, ""]:
+    decide = TerminationTable(model.classifier, model.statistics, tokens)
+    on_done, on_undone = decide(held_out.done_images), decide(held_out.undone_images)
+    own = jnp.take_along_axis(on_done, held_out.done_ids[:, None], axis=-1)
+    before = jnp.take_along_axis(on_undone, held_out.undone_ids[:, None], axis=-1)
+    recall, specificity = own.mean(), 1 - before.mean()
+    if exclusive:
+        others = ~variants[held_out.done_ids]
+        silent = (~on_done & others).sum() / jnp.maximum(others.sum(), 1)
+        specificity = (specificity + silent) / 2
+    return (recall + specificity) / 2
+
+
+def article_variants(language: Language) -> np.ndarray:
+    """bool[L, L]: pairs of instructions that differ at most in an article. One view cannot tell
+    them apart, so validation does not count them as mismatches."""
+    meaning = [
+        (clause.kind, *(phrase.object_class for phrase in clause.phrases))
+        for clause in language.clauses
+    ]
+    return np.array([[one == other for other in meaning] for one in meaning])
+
+
+def assess(
+    model: TerminationModel, language: Language, examples: TerminationExamples
+) -> dict[str, Any]:
+    """Accuracy on examples: balanced over positives and negatives, overall and for each kind of
+    instruction, and its parts.
+
+    recall: own instruction on positives. specificity_before: own instruction on negatives.
+    specificity_mismatch: other instructions on positives, article variants aside.
+    variants_agree: how often the variant with the other article fires along on positives.
+    """
+    tokens = language.tokens(jnp.arange(language.num_ids))
+    decide = jax.jit(TerminationTable(model.classifier, model.statistics, tokens).__call__)
+    on_done = np.asarray(decide(jnp.asarray(examples.done_images)))
+    on_undone = np.asarray(decide(jnp.asarray(examples.undone_images)))
+    kinds = np.array([clause.kind for clause in language.clauses])
+    variants = article_variants(language)
+
+    def parts(is_kind: np.ndarray) -> dict[str, float]:
+        own_rows = np.flatnonzero(is_kind[examples.done_ids])
+        before_rows = np.flatnonzero(is_kind[examples.undone_ids])
+        own = on_done[own_rows, examples.done_ids[own_rows]]
+        before = on_undone[before_rows, examples.undone_ids[before_rows]]
+        others = ~variants[examples.done_ids] & is_kind
+        siblings = variants[examples.done_ids] & is_kind
+        siblings[np.arange(len(siblings)), examples.done_ids] = False
+        specificity = 1 - _mean(before)
+        found = {"recall": _mean(own), "specificity_before": specificity}
+        if examples.exclusive:
+            found["specificity_mismatch"] = 1 - _mean(on_done[others])
+            found["variants_agree"] = _mean(on_done[siblings])
+            specificity = (specificity + found["specificity_mismatch"]) / 2
+        return {"accuracy": (found["recall"] + specificity) / 2, **found}
+
+    record: dict[str, Any] = parts(np.ones(language.num_ids, bool))
+    record["kinds"] = {
+        name: parts(kinds == kind) for name, kind in CLAUSE_KINDS.items() if (kinds == kind).any()
+    }
+    return record
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if values.size else float("nan")

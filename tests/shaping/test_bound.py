@@ -1,0 +1,111 @@
+"""The bound on the bonus: the paper's numbers, and policy invariance on brute-forced MDPs."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ella.errors import InputError
+from ella.shaping.bound import largest_bonus
+from ella.shaping.ella import EllaSettings, EpisodeLedger, keep_account
+from ella.trajectory import InstructionTable, Trajectory
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(None, 0.0153), (100, 0.0604), (40, 0.267)])
+def test_papers_numbers(steps, expected):
+    assert largest_bonus(128, 36, steps=steps) == pytest.approx(expected, rel=5e-3)
+
+
+def test_fewer_completions_allow_more():
+    assert largest_bonus(128, 36, max_completions=9) == pytest.approx(4 * largest_bonus(128, 36))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"steps": 129}, {"steps": 0}, {"max_completions": 37}, {"discount": 0.0}, {"horizon": 0}],
+)
+def test_nonsense_is_refused(bad):
+    with pytest.raises(InputError):
+        largest_bonus(**{"horizon": 128, "num_low_level": 36, **bad})
+
+
+# Small worlds: STATES places, ACTIONS exits each, a goal that ends the episode, and L places that
+# each complete a low-level instruction. Episodes last at most H steps, so there are ACTIONS ** H
+# action sequences and every history can be enumerated.
+STATES, ACTIONS, H, L, GAMMA, SCALE = 5, 2, 6, 3, 0.9, 20.0
+GOAL = STATES - 1
+SEQUENCES = np.array(list(itertools.product(range(ACTIONS), repeat=H)), np.int32)
+NUM = len(SEQUENCES)
+
+
+@jax.jit
+def shaping_of(bonus, success, finished, terminates):
+    """Bonus [H, NUM] of every action sequence, from the code that trains."""
+    blank = jnp.zeros((H, NUM, 7, 7, 3), jnp.uint8)
+    zero = jnp.zeros((H, NUM), jnp.int32)
+    rollout = Trajectory(
+        image=blank, direction=zero, first=zero == jnp.arange(H)[:, None], instruction_row=zero,
+        action=zero, reward=jnp.where(success, 0.5, 0.0), terminated=success, truncated=finished,
+        next_image=blank,
+        instructions=InstructionTable(jnp.zeros(1, jnp.int32), jnp.zeros((1, 1), jnp.int32)),
+    )  # fmt: skip
+    nothing = jnp.zeros((NUM, L), bool)
+    ledger = EpisodeLedger(nothing, nothing, jnp.zeros(NUM))
+    relevant = jnp.ones((H, NUM, L), bool)
+    # A bonus of one, scaled afterwards, so that one program serves every bonus.
+    _, account = keep_account(EllaSettings(1.0, GAMMA), ledger, rollout, terminates, relevant)
+    return bonus * account.bonus
+
+
+def optimal_actions(exits: np.ndarray, places: np.ndarray, bonus: float) -> dict:
+    """{history: set of optimal actions} for histories from which the goal can be reached."""
+    visited = np.zeros((NUM, H + 1), int)
+    for t in range(H):
+        visited[:, t + 1] = exits[visited[:, t], SEQUENCES[:, t]]
+    over = np.maximum.accumulate(visited == GOAL, axis=1)
+    success = (over[:, 1:] & ~over[:, :-1]).T
+    terminates = (visited[:, :-1].T[..., None] == places) & ~over[:, :-1].T[..., None]
+    finished = np.zeros_like(success)
+    finished[-1] = True
+    shaped = np.asarray(shaping_of(bonus, success, finished, terminates), np.float64)
+    reward = SCALE * (1 - 0.9 * np.arange(1, H + 1) / H)[:, None] * success
+    total = np.where(over[:, :-1].T, 0.0, reward + shaped)
+
+    # Sequences are in lexicographic order: histories of length t are blocks of equal prefix.
+    best: dict = {}
+    value = np.zeros(NUM)
+    solvable = np.zeros(NUM, bool)
+    for t in reversed(range(H)):
+        block = ACTIONS ** (H - t - 1)
+        q = (total[t] + GAMMA * value).reshape(-1, ACTIONS, block)[:, :, 0]
+        reaches = (solvable | success[t]).reshape(-1, ACTIONS, block)[:, :, 0].any(-1)
+        for prefix in np.flatnonzero(reaches & ~over[:: ACTIONS * block, t]):
+            best[t, prefix] = frozenset(np.flatnonzero(q[prefix] > q[prefix].max() - 1e-3))
+        value = q.max(-1).repeat(ACTIONS * block)
+        solvable = reaches.repeat(ACTIONS * block) & ~over[:, t]
+    return best
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_below_the_bound_optimal_policies_are_the_same(seed):
+    rng = np.random.default_rng(seed)
+    exits = rng.integers(0, STATES, (STATES, ACTIONS))
+    places = rng.choice(STATES - 1, L, replace=False)
+    bound = largest_bonus(H, L, GAMMA, SCALE)
+    assert optimal_actions(exits, places, 0.95 * bound) == optimal_actions(exits, places, 0.0)
+
+
+def test_far_above_the_bound_it_pays_to_wander():
+    # From the start one exit reaches the goal; the other leads past three paid places for ever.
+    exits = np.array([[GOAL, 1], [2, 2], [3, 3], [0, 1], [0, 0]])
+    places = np.array([1, 2, 3])
+    plain = optimal_actions(exits, places, 0.0)
+    bound = largest_bonus(H, L, GAMMA, SCALE)
+    assert plain[0, 0] == {0}
+    assert optimal_actions(exits, places, 0.95 * bound) == plain
+    assert optimal_actions(exits, places, 100 * bound)[0, 0] == {1}

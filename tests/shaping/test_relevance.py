@@ -1,0 +1,155 @@
+"""The relevance classifier: where it starts, and that it learns what D says."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ella.errors import InputError
+from ella.networks.relevance import RelevanceNetworkSettings
+from ella.shaping import relevance_dataset
+from ella.shaping.ella import ELLA, EllaSettings
+from ella.shaping.explanation import explain
+from ella.shaping.oracle import low_level_of, oracle_relevance
+from ella.shaping.relevance import LearnedRelevance, RelevanceSettings
+from ella.shaping.relevance_training import (
+    PAPER_TRAINING,
+    Decompositions,
+    RelevanceTrainingSettings,
+    draw_pairs,
+)
+from ella.shaping.termination import visible_termination
+from ella.trajectory import InstructionTable
+from ella.world.tasks import find
+
+SPEC = find("unlock-maze")
+NETWORK = RelevanceNetworkSettings(hidden_size=32, output_size=32)
+FAST = RelevanceTrainingSettings(batch=16, learning_rate=3e-3)
+SLOW = replace(PAPER_TRAINING, learning_rate=3e-3, initial_epochs=3)
+WAYS = {
+    "rows": RelevanceSettings(NETWORK, FAST),
+    "pairs": RelevanceSettings(NETWORK, SLOW),
+    "concat": RelevanceSettings(replace(NETWORK, comparison="concat"), FAST),
+}
+IDS = jnp.arange(SPEC.language.num_ids)
+
+
+def truthful_dataset(ids) -> relevance_dataset.RelevanceDataset:
+    """D as it would be after many successes of some instructions."""
+    relevance = LearnedRelevance(SPEC, WAYS["rows"])
+    empty = relevance_dataset.empty(SPEC.language.num_ids, relevance.num_low_level)
+    ids = jnp.asarray(ids, jnp.int32)
+    return relevance_dataset.record(
+        empty, ids, oracle_relevance(SPEC, ids), jnp.ones(ids.shape, bool)
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_begins_with_everything_and_learns_what_the_data_say(way):
+    relevance = LearnedRelevance(SPEC, WAYS[way])
+
+    @jax.jit
+    def start(key):
+        state = relevance.init(key=key)
+        return state, relevance.probability(state, IDS)
+
+    @jax.jit
+    def learn(state, dataset):
+        def update(iteration, state):
+            return relevance.fit(state, dataset, 49 + 50 * iteration, key=jax.random.key(1))[0]
+
+        state = jax.lax.fori_loop(0, 10, update, state)
+        return relevance.probability(state, IDS), relevance.validate(state)
+
+    state, before = start(jax.random.key(0))
+    assert (np.asarray(before) > 0.5).all()
+    after, measured = learn(state, truthful_dataset(IDS))
+    np.testing.assert_array_equal(np.asarray(after) > 0.5, oracle_relevance(SPEC, IDS))
+    assert {name: float(mean.total) for name, mean in measured.items()} == {
+        "relevance_accuracy": 1.0,
+        "relevance_precision": pytest.approx(1.0),
+        "relevance_recall": 1.0,
+    }
+
+
+def test_updates_only_when_due_and_only_from_data():
+    relevance = LearnedRelevance(SPEC, WAYS["rows"])
+    key = jax.random.key(0)
+
+    @jax.jit
+    def fit(state, dataset, iteration):
+        return relevance.fit(state, dataset, iteration, key=key)
+
+    def same(one, other) -> bool:
+        pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+        return all(np.array_equal(a, b) for a, b in pairs)
+
+    state = jax.jit(lambda key: relevance.init(key=key))(key)
+    some, none = truthful_dataset([2]), relevance_dataset.empty(6, 36)
+    kept, measured = fit(state, some, 48)
+    assert same(kept, state)
+    assert float(measured["relevance_accuracy"].count) == 0
+    unchanged, measured = fit(state, none, 49)
+    assert same(unchanged, state)
+    assert float(measured["relevance_accuracy"].total) == 0.5
+    assert not same(fit(state, some, 49)[0], state)
+
+    # Seeds with different amounts of data do not disturb one another.
+    stacked = jax.tree.map(lambda a, b: jnp.stack([a, b]), some, none)
+    both = jax.tree.map(lambda a: jnp.stack([a, a]), state)
+    together, _ = jax.jit(jax.vmap(fit, in_axes=(0, 0, None)))(both, stacked, 49)
+    for index, alone in enumerate((fit(state, some, 49)[0], state)):
+        for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
+            np.testing.assert_allclose(a[index], b, rtol=1e-3, atol=1e-5)
+
+
+def test_pairs_are_balanced_and_true():
+    relevant = np.zeros((4, 36), bool)
+    relevant[0, [3, 5]] = True
+    relevant[1] = True
+    relevant[2, 7] = True
+    data = Decompositions(
+        jnp.zeros((4, 1), jnp.int32), jnp.asarray(relevant), jnp.array([True, True, True, False])
+    )
+    pairs = draw_pairs(data, 20, key=jax.random.key(0))
+    count = int(pairs.count)
+    assert count == 40 + 20 + 40  # the second row has nothing irrelevant to draw
+    row, low, label = (np.asarray(part)[:count] for part in (pairs.row, pairs.low, pairs.relevant))
+    assert (relevant[row, low] == label).all()
+    assert np.bincount(row, weights=label).tolist() == [20, 20, 20]
+    assert set(low[(row == 0) & label]) == {3, 5}
+
+
+def test_predictions_for_a_rollout_follow_its_table():
+    relevance = LearnedRelevance(SPEC, WAYS["rows"])
+    state = jax.jit(lambda key: relevance.init(key=key))(jax.random.key(0))
+    ids = jnp.array([4, 1, 1, 0])
+    table = InstructionTable(ids, SPEC.language.tokens(ids))
+    found = relevance.relevant(state, table)
+    np.testing.assert_array_equal(found, np.asarray(relevance.probability(state, ids)) > 0.5)
+
+
+def test_explains_an_instruction():
+    relevance = LearnedRelevance(SPEC, WAYS["rows"])
+    low = low_level_of(SPEC).language
+    shaper = ELLA(visible_termination(low), relevance, EllaSettings(), SPEC.language.num_ids)
+    state = shaper.init(2, key=jax.random.key(0))
+    text = "open the green door"
+    state = replace(state, dataset=truthful_dataset([SPEC.language.find(text)]))
+    found = explain(SPEC, shaper, state, text)
+    assert found.seen
+    assert len(found.judgements) == 36
+    members = {judgement.text for judgement in found.judgements if judgement.in_dataset}
+    assert members == {"pick up the green key", "pick up a green key"}
+    assert members == {judgement.text for judgement in found.judgements if judgement.oracle}
+    assert not explain(SPEC, shaper, state, "open the red door").seen
+    with pytest.raises(InputError, match="not an instruction"):
+        explain(SPEC, shaper, state, "pick up the green key")
+
+
+@pytest.mark.parametrize("bad", [{"batch": 0}, {"learning_rate": 0.0}, {"max_steps": 0}])
+def test_bad_training_settings_are_refused(bad):
+    with pytest.raises(InputError, match="relevance"):
+        RelevanceTrainingSettings(**bad)
