@@ -85,7 +85,7 @@ AGENT_NOSE, AGENT_TAIL, AGENT_HALF_WIDTH = 0.37, -0.38, 0.31
 
 GLYPHS = {DOOR: "▏▕", CLOSED_DOOR: "▐▌", LOCKED_DOOR: "▓▓", KEY: "⚷ ", BALL: "● ", BOX: "▣ "}
 """Two characters per kind in `text_frame`; locked doors are filled, open ones hollow."""
-AGENT_GLYPHS = ("▶ ", "▼ ", "◀ ", "▲ ")
+AGENT_GLYPHS = ("► ", "▼ ", "◄ ", "▲ ")
 TEXT_COLOURS = (196, 46, 33, 135, 226, 250)
 """Terminal palette entries by colour number, bright enough on a dark floor."""
 WALL_SHADE, LIT_WALL_SHADE, FLOOR_SHADE, LIT_FLOOR_SHADE, AGENT_SHADE = 240, 246, 233, 238, 231

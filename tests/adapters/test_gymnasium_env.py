@@ -177,7 +177,7 @@ def test_text_pictures_have_the_mission_and_one_line_a_row():
     lines = env.render().split("\n")
     assert len(lines) == 8 + 1
     assert lines[-1] == info["mission"]
-    assert sum(any(arrow in line for arrow in "▶▼◀▲") for line in lines) == 1
+    assert sum(any(arrow in line for arrow in "►▼◄▲") for line in lines) == 1
 
 
 @pytest.mark.slow
