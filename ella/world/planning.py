@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int16, Int32, UInt8
 
 from ella.world.encoding import (
@@ -55,7 +56,6 @@ NEVER = 8000
 """A cost no plan has; small enough that sums of three stay within int16."""
 BLOCKING_PENALTY = 40
 """Cost added to putting a thing down where it cuts cells off, if anything is left to do."""
-SWEEPS_PER_CHECK = 4
 
 Field = Int16[Array, "4 C"]
 Mask = Bool[Array, "C"]
@@ -93,7 +93,7 @@ class Ground:
 
     def ahead(self, values: Array) -> Array:
         """[C] to [4, C]: the value of the cell in front of each pose."""
-        return jnp.stack([jnp.roll(values, -shift, -1) for shift in _shifts(self.height)], axis=-2)
+        return values[_neighbours(self.cells.shape[-1], self.height)]
 
     @property
     def is_empty(self) -> Mask:
@@ -133,12 +133,16 @@ class Ground:
         kind = kind_of(self.cells)
         matters = self.ahead(kind != WALL)
         is_free = (kind == EMPTY) | (kind == DOOR) | (kind == CLOSED_DOOR)
-        steps = _shifts(self.height)
-        joined = jnp.stack(
-            [jnp.roll(is_free, -steps[d] - steps[(d + 1) % 4], -1) for d in range(4)]
-        )
+        front = _neighbours(self.cells.shape[-1], self.height)
+        joined = is_free[np.roll(front, -1, 0)[np.arange(4)[:, None], front]]
         joined &= matters & jnp.roll(matters, -1, 0)
         return jnp.sum(matters, 0) - jnp.sum(joined, 0) > 1
+
+
+def _neighbours(num_cells: int, height: int) -> np.ndarray:
+    """int32[4, C]: the cell in front of each pose."""
+    steps = np.array(_shifts(height))[:, None]
+    return ((np.arange(num_cells) + steps) % num_cells).astype(np.int32)
 
 
 def _shifts(height: int) -> tuple[int, int, int, int]:
@@ -147,10 +151,37 @@ def _shifts(height: int) -> tuple[int, int, int, int]:
 
 
 def solve(goals: Field, step_costs: Field, height: int) -> Field:
-    """The least costs-to-go at most `goals` and consistent with turning and stepping."""
+    """The least costs-to-go at most `goals` and consistent with turning and stepping.
+
+    Under `vmap` the batch goes last, where shifts along the grid leave it contiguous: several
+    times faster on a CPU than in front.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def solved(goals: Field, step_costs: Field) -> Field:
+        return _solve_trailing(goals, step_costs, height)
+
+    @solved.def_vmap
+    def _(axis_size: int, in_batched: Any, goals: Array, step_costs: Array) -> tuple[Array, bool]:
+        goals, step_costs = (
+            jnp.moveaxis(x, 0, -1)
+            if batched
+            else jnp.broadcast_to(x[..., None], (*x.shape, axis_size))
+            for x, batched in zip((goals, step_costs), in_batched, strict=True)
+        )
+        return jnp.moveaxis(_solve_trailing(goals, step_costs, height), -1, 0), True
+
+    return solved(goals, step_costs)
+
+
+def _solve_trailing(
+    goals: Int16[Array, "4 C *batch"], step_costs: Int16[Array, "4 C *batch"], height: int
+) -> Int16[Array, "4 C *batch"]:
+    Fields = tuple[Array, ...]
     shifts = _shifts(height)
 
-    def sweep(field: Field) -> Field:
+    def sweep(carry: tuple[Fields, Array]) -> tuple[Fields, Array]:
+        field, _ = carry
         turned = [
             jnp.minimum(
                 jnp.minimum(field[d], field[(d + 2) % 4] + 2),
@@ -158,23 +189,16 @@ def solve(goals: Field, step_costs: Field, height: int) -> Field:
             )
             for d in range(4)
         ]
-        return jnp.stack(
-            [
-                jnp.minimum(turned[d], jnp.roll(turned[d], -shifts[d], -1) + step_costs[d])
-                for d in range(4)
-            ]
+        better = tuple(
+            jnp.minimum(turned[d], jnp.roll(turned[d], -shifts[d], 0) + step_costs[d])
+            for d in range(4)
         )
+        changed = [jnp.any(new != old) for new, old in zip(better, field, strict=True)]
+        return better, changed[0] | changed[1] | changed[2] | changed[3]
 
-    def improve(carry: tuple[Field, Array]) -> tuple[Field, Array]:
-        field, _ = carry
-        better = field
-        for _ in range(SWEEPS_PER_CHECK):
-            better = sweep(better)
-        return better, jnp.any(better != field)
-
-    start = jnp.minimum(goals, NEVER).astype(jnp.int16)
-    field, _ = jax.lax.while_loop(lambda carry: carry[1], improve, (start, jnp.array(True)))
-    return field
+    start = tuple(jnp.minimum(goals, NEVER).astype(jnp.int16))
+    field, _ = jax.lax.while_loop(lambda carry: carry[1], sweep, (start, jnp.array(True)))
+    return jnp.stack(field)
 
 
 def plan(spec: TaskSpec, state: State) -> Plan:
@@ -189,10 +213,11 @@ def plan(spec: TaskSpec, state: State) -> Plan:
         """The plan for whichever order of the clauses is the cheaper at once."""
         first, second = _clauses_left(state)
         if spec.form == "single":
-            return _plan_clause(first, ground, hand, jnp.zeros((4, W * H), jnp.int16)).entry
-        chosen = _plan_clauses(first, second, ground, hand)
+            nothing = jnp.zeros((4, W * H), jnp.int16)
+            return _plan_clause(spec.kinds, first, ground, hand, nothing).entry
+        chosen = _plan_clauses(spec.kinds, first, second, ground, hand)
         if spec.form in ("and", "each"):
-            swapped = _plan_clauses(second, first, ground, hand)
+            swapped = _plan_clauses(spec.kinds, second, first, ground, hand)
             free_order = (state.instruction.form == AND) & (second.kind != NO_CLAUSE)
             chosen = _cheaper(swapped, chosen, agent, free_order)
         return chosen
@@ -227,9 +252,14 @@ class ClausePlan:
 
 
 def _plan_clause(
-    clause: Clause, ground: Ground, hand: Array, afterwards: Field, more: Any = False
+    kinds: tuple[str, ...],
+    clause: Clause,
+    ground: Ground,
+    hand: Array,
+    afterwards: Field,
+    more: Any = False,
 ) -> ClausePlan:
-    """Carry out one clause.
+    """Carry out one clause, of one of the task's `kinds`.
 
     `hand` is what is in hand at its beginning, `afterwards` [4, C] the cost of the rest from the
     pose at its end, and `more` says whether there is such a rest.
@@ -239,14 +269,14 @@ def _plan_clause(
     takes = is_put | (clause.kind == PICK_UP)
     has_it = hand == wanted
 
-    carrying = ground.without(ground.holds(wanted) & ~has_it & takes)
-    beside_fixed = jnp.any(ground.ahead(ground.holds(fixed)), axis=0)
-    blocking = jnp.where(more, BLOCKING_PENALTY, 0) * ground.ahead(carrying.is_passage)
-    drop_goals = _goals(
-        carrying.ahead(carrying.is_empty & beside_fixed) & is_put, 1 + afterwards + blocking
-    )
-    carry = _stage(carrying, drop_goals, DROP)
-    in_hand = jnp.where(is_put, carry.field, afterwards)
+    in_hand = afterwards
+    if "putnext" in kinds:
+        carrying = ground.without(ground.holds(wanted) & ~has_it & is_put)
+        beside_fixed = jnp.any(ground.ahead(ground.holds(fixed)), axis=0)
+        blocking = jnp.where(more, BLOCKING_PENALTY, 0) * ground.ahead(carrying.is_passage)
+        can_drop = ground.ahead(carrying.is_empty & beside_fixed) & is_put
+        carry = _stage(carrying, _goals(can_drop, 1 + afterwards + blocking), DROP)
+        in_hand = jnp.where(is_put, carry.field, afterwards)
 
     kind = kind_of(ground.cells)
     toggles = jnp.where(ground.unlocked, 0, jnp.where(kind == CLOSED_DOOR, 1, 2))
@@ -256,21 +286,23 @@ def _plan_clause(
     goals = jnp.minimum(goals, _goals(ground.ahead(at_door), ground.ahead(toggles) + afterwards))
     goals = jnp.minimum(goals, _goals(ground.ahead(at_target), afterwards))
     action = jnp.where(takes, PICKUP, jnp.where(clause.kind == OPEN_DOOR, TOGGLE, DONE))
-    reach = _stage(ground, goals, action)
+    entry = reach = _stage(ground, goals, action)
 
-    # An object already in hand does not count as picked up: it is put down and taken again.
-    must_drop = takes & (hand > 0) & ~(is_put & has_it)
-    drop_goals = jnp.where(
-        has_it,
-        _goals(ground.ahead(ground.is_empty), 2 + afterwards),
-        _put_down_goals(ground, reach.field),
-    )
-    put_down = _stage(ground, _goals(must_drop, drop_goals), DROP)
-    entry = _choose(must_drop, put_down, _choose(is_put & has_it, carry, reach))
+    if "putnext" in kinds or "pickup" in kinds:
+        # An object already in hand does not count as picked up: it is put down and taken again.
+        must_drop = takes & (hand > 0) & ~(is_put & has_it)
+        again = _goals(ground.ahead(ground.is_empty), 2 + afterwards)
+        drop_goals = jnp.where(has_it, again, _put_down_goals(ground, reach.field))
+        put_down = _stage(ground, _goals(must_drop, drop_goals), DROP)
+        entry = _choose(must_drop, put_down, reach)
+    if "putnext" in kinds:
+        entry = _choose(is_put & has_it, carry, entry)
     return ClausePlan(entry, in_hand)
 
 
-def _plan_clauses(first: Clause, second: Clause, ground: Ground, hand: Array) -> Plan:
+def _plan_clauses(
+    kinds: tuple[str, ...], first: Clause, second: Clause, ground: Ground, hand: Array
+) -> Plan:
     """Carry out one clause and then, unless its kind is NO_CLAUSE, another."""
     moved = first.objects[0]
     takes = (first.kind == PICK_UP) | (first.kind == PUT_NEXT)
@@ -283,7 +315,7 @@ def _plan_clauses(first: Clause, second: Clause, ground: Ground, hand: Array) ->
     ).astype(jnp.uint8)
 
     nothing = jnp.zeros_like(ground.step_costs)
-    rest = _plan_clause(second, later, hand_later, nothing)
+    rest = _plan_clause(kinds, second, later, hand_later, nothing)
     takes_it_again = (second.objects[0] == moved) & (
         (second.kind == PICK_UP) | (second.kind == PUT_NEXT)
     )
@@ -295,7 +327,7 @@ def _plan_clauses(first: Clause, second: Clause, ground: Ground, hand: Array) ->
     more = second.kind != NO_CLAUSE
     done_at_once = ~more | (is_same & (first.kind != PUT_NEXT))
     afterwards = jnp.where(done_at_once, nothing, afterwards).astype(jnp.int16)
-    return _plan_clause(first, ground, hand, afterwards, more).entry
+    return _plan_clause(kinds, first, ground, hand, afterwards, more).entry
 
 
 def _plan_unlocking(state: State, ground: Ground, best: Callable[..., Plan]) -> Plan:
@@ -328,9 +360,8 @@ def _put_down_goals(ground: Ground, afterwards: Field) -> Field:
 
     Poses from which the way leads forward, over the object put down, are left out.
     """
-    beyond = jnp.stack(
-        [jnp.roll(afterwards[d], -step, -1) for d, step in enumerate(_shifts(ground.height))]
-    )
+    front = _neighbours(ground.cells.shape[-1], ground.height)
+    beyond = jnp.take_along_axis(afterwards, jnp.asarray(front), axis=-1)
     goes_forward = afterwards >= beyond + ground.step_costs
     cost = 1 + afterwards + BLOCKING_PENALTY * ground.ahead(ground.is_passage)
     return _goals(ground.ahead(ground.is_empty) & ~goes_forward, cost)
