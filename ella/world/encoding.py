@@ -69,8 +69,12 @@ def encode_triples(triples: np.ndarray) -> np.ndarray:
 
 def decode_cells(cells: Any) -> Any:
     """Cell codes uint8[...] to minigrid's uint8[..., 3] (traced or host)."""
+    cells = jnp.asarray(cells, jnp.uint8)[..., None]
     kind = kind_of(cells)
     not_open = kind > AGENT
     type_ = jnp.where(not_open, DOOR, kind)
     state = jnp.where(not_open, kind - 10, 0)
-    return jnp.stack([type_, colour_of(cells), state], axis=-1).astype(jnp.uint8)
+    # A select by channel fuses into the loop over cells; a stack of channels does not.
+    channel = jnp.arange(3)
+    decoded = jnp.where(channel == 0, type_, jnp.where(channel == 1, colour_of(cells), state))
+    return decoded.astype(jnp.uint8)

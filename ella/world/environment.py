@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
 
 from ella.errors import InputError
-from ella.world import tasks
+from ella.world import levels, tasks
 from ella.world.dynamics import act
 from ella.world.grammar import Language
 from ella.world.observation import view_image
@@ -105,8 +105,6 @@ class Environment:
 
     def generate(self, key: PRNGKeyArray, n: int) -> State:
         """n levels that passed every check, [n]."""
-        from ella.world import levels
-
         return levels.generate(self.spec, key, n)
 
     def start(self, key: PRNGKeyArray, num_envs: int, pool_size: int) -> VectorState:
@@ -145,8 +143,6 @@ class Environment:
         Makes as many attempts at a level as the pool has slots, so its work is bounded; levels
         not yet played stay. Instruction rows change: environment b's becomes P + b.
         """
-        from ella.world import levels
-
         pool = vector.pool
         size = pool.levels.instruction_id.shape[0]
         candidates, accepted = jax.vmap(partial(levels.attempt, self.spec))(
