@@ -83,12 +83,13 @@ SHAPES: dict[int, tuple[tuple[Rectangle | Disc, float], ...]] = {
 AGENT_NOSE, AGENT_TAIL, AGENT_HALF_WIDTH = 0.37, -0.38, 0.31
 """The agent's triangle, relative to the tile's centre, along and across its heading."""
 
-GLYPHS = {DOOR: "▏▕", CLOSED_DOOR: "▐▌", LOCKED_DOOR: "▓▓", KEY: "⚷ ", BALL: "● ", BOX: "▣ "}
+GLYPHS = {DOOR: "▏▕", CLOSED_DOOR: "▐▌", LOCKED_DOOR: "▓▓", KEY: "o╤", BALL: "● ", BOX: "▣ "}
 """Two characters per kind in `text_frame`; locked doors are filled, open ones hollow."""
-AGENT_GLYPHS = ("► ", "▼ ", "◄ ", "▲ ")
+AGENT_GLYPHS = (" ►", "▼ ", "◄ ", "▲ ")
 TEXT_COLOURS = (196, 46, 33, 135, 226, 250)
 """Terminal palette entries by colour number, bright enough on a dark floor."""
-WALL_SHADE, LIT_WALL_SHADE, FLOOR_SHADE, LIT_FLOOR_SHADE, AGENT_SHADE = 240, 246, 233, 238, 231
+WALL_SHADE, LIT_WALL_SHADE, FLOOR_SHADE, LIT_FLOOR_SHADE = 240, 246, 233, 238
+AGENT_SHADE, AGENT_INK = 160, 231
 
 
 def frame(
@@ -125,7 +126,7 @@ def text_frame(description: Mapping[str, Any], *, view: np.ndarray | None = None
             if kind == WALL:
                 shade = LIT_WALL_SHADE if lit[i, j] else WALL_SHADE
             if (i, j) == (x, y):
-                glyph, ink = AGENT_GLYPHS[heading], AGENT_SHADE
+                glyph, ink, shade = AGENT_GLYPHS[heading], AGENT_INK, AGENT_SHADE
             line.append(f"\x1b[48;5;{shade}m\x1b[38;5;{ink}m{glyph}")
         lines.append("".join(line) + "\x1b[0m")
     return "\n".join(lines)

@@ -1,5 +1,7 @@
 """Frames against minigrid's own renderer."""
 
+import re
+
 import numpy as np
 import pytest
 from minigrid.core.constants import COLOR_NAMES, COLORS
@@ -8,7 +10,7 @@ from minigrid.core.world_object import Ball, Box, Door, Key, Wall
 from minigrid.envs.babyai.core.levelgen import LevelGen
 
 from ella.world.encoding import COLOUR_NAMES, encode_triples
-from ella.world.render import COLOURS, cells_in_view, frame, tile
+from ella.world.render import COLOURS, cells_in_view, frame, text_frame, text_object, tile
 
 SIZE = 16
 OBJECTS = [None, Wall("grey")] + [
@@ -124,3 +126,39 @@ def test_the_view_is_turned_into_the_level():
 def test_cells_outside_the_level_are_not_lit():
     view = np.ones((7, 7, 3), np.uint8)
     assert cells_in_view((8, 8), (1, 1), 2, view).sum() == 2 * 5
+
+
+def cells_of(line: str) -> list[tuple[str, str]]:
+    """(escape sequences, two characters) of every cell in a line of `text_frame`."""
+    return re.findall(r"((?:\x1b\[[0-9;]+m)+)(..)", line.removesuffix("\x1b[0m"))
+
+
+def test_text_frames_tell_everything_apart():
+    things = [thing for thing in OBJECTS if thing is not None]
+    grid = np.full((len(things) + 1, 1, 3), (1, 0, 0), np.uint8)
+    grid[1:, 0] = [thing.encode() for thing in things]
+    pictures = set()
+    for heading in range(4):
+        description = {"grid": grid, "agent_pos": (0, 0), "agent_dir": heading}
+        (line,) = text_frame(description).split("\n")
+        agent, *others = cells_of(line)
+        assert len(others) == len(things)
+        assert len({agent, *others}) == len(things) + 1
+        pictures.add(agent)
+    assert len(pictures) == 4
+
+
+def test_text_frames_highlight_the_view():
+    grid = np.full((9, 9, 3), (1, 0, 0), np.uint8)
+    description = {"grid": grid, "agent_pos": (4, 7), "agent_dir": 3}
+    view = np.zeros((7, 7, 3), np.uint8)
+    view[3, 4, 0] = 1  # two cells ahead
+    lines = text_frame(description, view=view).split("\n")
+    backgrounds = np.array([[cell[0] for cell in cells_of(line)] for line in lines])
+    lit = np.argwhere(backgrounds != backgrounds[0, 0])
+    assert {tuple(map(int, place)) for place in lit} == {(7, 4), (5, 4)}  # the agent, the lit cell
+
+
+def test_a_carried_object_is_named():
+    assert text_object("ball", "purple").endswith(" purple ball")
+    assert "●" in text_object("ball", "purple")
