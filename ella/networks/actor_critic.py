@@ -2,7 +2,8 @@
 
 At the paper's sizes the original has 1,068,168 parameters. Ours has 9,728 fewer for a vocabulary
 of 24 instead of 100 tokens (128 numbers each), 256 fewer in the GRU and 512 fewer in the LSTM,
-whose second biases are redundant: 1,057,672. The one-hot variant adds 17 input channels, which is
+whose second biases are redundant, and 512 fewer in the four convolutions that a normalisation
+follows, whose biases are too: 1,057,160. The one-hot variant adds 17 input channels, which is
 8,704 weights in the first convolution.
 """
 

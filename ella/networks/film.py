@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from ella.networks.linear import Linear, uniform
@@ -58,40 +59,67 @@ class ConvolutionMatrix(eqx.Module):
     """A convolution made ready for matrix products, in the compute dtype."""
 
     matrix: Float[Array, "K O"]
-    bias: Float[Array, "C"]
+    bias: Float[Array, "C"] | None
+
+
+def _tap_table(grid: int, pool: int) -> np.ndarray:
+    """[input cell, output cell, tap]: 1 where a 3x3 kernel's tap joins the two cells."""
+    side = range(0, grid, pool)
+    within = [(i, j) for i in range(pool) for j in range(pool)]
+    outputs = [(row + i, column + j) for row in side for column in side for i, j in within]
+    table = np.zeros((grid**2, grid**2, 9))
+    for cell, (row, column) in enumerate(np.ndindex(grid, grid)):
+        for output, (out_row, out_column) in enumerate(outputs):
+            i, j = row - out_row + 1, column - out_column + 1
+            if 0 <= i < 3 and 0 <= j < 3:
+                table[cell, output, 3 * i + j] = 1
+    return table
 
 
 class Convolution(eqx.Module):
     """Weights of a convolution padded by 1.
 
-    `dense` ones work on a 2x2 grid, where each of the four outputs of a 3x3 kernel sees all four
-    inputs, so the whole layer is one matrix [4 I, 4 C] whose 16 blocks are taps of the kernel.
+    With a `grid`, the layer works on whole grids of that many cells a side, as one matrix from
+    all inputs to all outputs: on a 2x2 grid every output of a 3x3 kernel sees every input, and on
+    a 4x4 grid the products with zeros cost less than copying patches. Its outputs are ordered by
+    windows of `pool` by `pool` cells. Where a normalisation follows, its shift is all the `bias`
+    a convolution needs.
     """
 
     weight: Float[Array, "k k I C"]
-    bias: Float[Array, "C"]
-    dense: bool = eqx.field(static=True)
+    bias: Float[Array, "C"] | None
+    grid: int | None = eqx.field(static=True)
+    pool: int = eqx.field(static=True)
 
     def __init__(
-        self, inputs: int, outputs: int, kernel: int, *, dense: bool = False, key: PRNGKeyArray
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        *,
+        grid: int | None = None,
+        pool: int = 1,
+        bias: bool = True,
+        key: PRNGKeyArray,
     ):
         weight_key, bias_key = jax.random.split(key)
         fan_in = kernel * kernel * inputs
         self.weight = uniform((kernel, kernel, inputs, outputs), fan_in, key=weight_key)
-        self.bias = uniform((outputs,), fan_in, key=bias_key)
-        self.dense = dense
+        self.bias = uniform((outputs,), fan_in, key=bias_key) if bias else None
+        self.grid = grid
+        self.pool = pool
 
     @property
     def matrix(self) -> Float[Array, "K O"]:
-        """Inputs to outputs: of one position, or of the whole grid if dense."""
-        if not self.dense:
+        """Inputs to outputs: of one position, or of the whole grid."""
+        if self.grid is None:
             return self.weight.reshape(-1, self.weight.shape[-1])
-        cells = [(i, j) for i in range(2) for j in range(2)]
-        rows = [
-            jnp.concatenate([self.weight[i - oi + 1, j - oj + 1] for oi, oj in cells], axis=1)
-            for i, j in cells
-        ]
-        return jnp.concatenate(rows, axis=0)
+        taps = jnp.asarray(_tap_table(self.grid, self.pool), self.weight.dtype)
+        flat = self.weight.reshape(9, -1)
+        blocks = jnp.matmul(taps.reshape(-1, 9), flat, precision="highest")
+        cells, (inputs, outputs) = self.grid**2, self.weight.shape[2:]
+        blocks = blocks.reshape(cells, cells, inputs, outputs)
+        return jnp.swapaxes(blocks, 1, 2).reshape(cells * inputs, cells * outputs)
 
     def assemble(self, dtype: str) -> ConvolutionMatrix:
         """In the compute dtype."""
@@ -103,11 +131,13 @@ def convolved(
 ) -> Float[Array, "*rows O"]:
     """Patches times matrix plus bias, in the patches' dtype.
 
-    Of a dense convolution, patches and outputs are whole 2x2 grids, flattened.
+    Of a convolution with a grid, patches and outputs are whole grids, flattened.
     """
     if isinstance(convolution, Convolution):
         convolution = convolution.assemble(str(patches.dtype))
     outputs = jnp.matmul(patches, convolution.matrix)
+    if convolution.bias is None:
+        return outputs
     bias = convolution.bias.astype(outputs.dtype)
     return outputs + jnp.tile(bias, outputs.shape[-1] // bias.shape[0])
 
@@ -140,10 +170,12 @@ class Stem(eqx.Module):
 
     def __init__(self, width: int, variant: Variant, normalisation: Kind, *, key: PRNGKeyArray):
         keys = jax.random.split(key, 4)
-        self.first = Convolution(INPUT_CHANNELS[variant], width, 2, key=keys[0])
-        self.second = Convolution(width, width, 3, key=keys[1])
-        self.third = Convolution(width, width, 3, dense=True, key=keys[2])
-        self.fourth = Convolution(width, width, 3, dense=True, key=keys[3])
+        self.first = Convolution(INPUT_CHANNELS[variant], width, 2, bias=False, key=keys[0])
+        self.second = Convolution(
+            width, width, 3, grid=2 * POOL, pool=POOL, bias=False, key=keys[1]
+        )
+        self.third = Convolution(width, width, 3, grid=2, bias=False, key=keys[2])
+        self.fourth = Convolution(width, width, 3, grid=2, key=keys[3])
         self.first_norm = Normalisation(width, normalisation)
         self.second_norm = Normalisation(width, normalisation)
         self.third_norm = Normalisation(width, normalisation)
@@ -166,11 +198,11 @@ class Stem(eqx.Module):
         x = convolved(self.first, patches)
         known = None
         if self.first_norm.uses_batch and first is None:
-            matrix, bias = self.first.matrix, self.first.bias
-            known = self.first_norm.product_moments(patches, matrix.astype(dtype), bias)
+            known = self.first_norm.product_moments(patches, self.first.matrix.astype(dtype))
         x, first_moments = self.first_norm.pooled(x, first, known)
-        x = pooled_patches(x.reshape(*x.shape[:-2], 4, 4, x.shape[-1]), 3, POOL)
-        x, second_moments = self.second_norm.pooled(convolved(self.second, x), second)
+        x = on_grid(self.second, x)
+        x = x.reshape(*x.shape[:-2], POOL * POOL, POOL * POOL, x.shape[-1])
+        x, second_moments = self.second_norm.pooled(x, second)
         x, third_moments = self.third_norm(on_grid(self.third, x), third)
         return on_grid(self.fourth, x), (first_moments, second_moments, third_moments)
 
@@ -205,9 +237,9 @@ class FiLMTail(eqx.Module):
         self.norms = tuple(Normalisation(width, normalisation) for _ in range(blocks))
         self.inner = tuple(
             (
-                Convolution(width, width, 3, dense=True, key=next(keys)),
+                Convolution(width, width, 3, grid=2, bias=False, key=next(keys)),
                 Normalisation(width, normalisation),
-                Convolution(width, width, 3, dense=True, key=next(keys)),
+                Convolution(width, width, 3, grid=2, key=next(keys)),
             )
             for _ in range(blocks - 1)
         )
@@ -251,8 +283,8 @@ class FiLMTail(eqx.Module):
 
 
 def on_grid(
-    convolution: Convolution | ConvolutionMatrix, x: Float[Array, "*rows 4 C"]
-) -> Float[Array, "*rows 4 C"]:
-    """A dense convolution on the 2x2 grid."""
+    convolution: Convolution | ConvolutionMatrix, x: Float[Array, "*rows G C"]
+) -> Float[Array, "*rows G C"]:
+    """A convolution of whole grids of G cells."""
     outputs = convolved(convolution, x.reshape(*x.shape[:-2], -1))
     return outputs.reshape(*x.shape[:-1], -1)

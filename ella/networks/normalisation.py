@@ -5,6 +5,7 @@ couple the rows of a batch, so here, and in the trunk built on it, a call takes 
 """
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 
 import equinox as eqx
@@ -67,8 +68,8 @@ class Normalisation(eqx.Module):
         the way back only the unpooled convolution is needed.
         """
         scale, shift, found = self.affine(x, running, moments)
-        direction = jnp.where(self.weight < 0, -1, 1).astype(x.dtype)
-        highest = direction * (direction * x).max(axis=-2)
+        parts = [x[..., i, :] for i in range(x.shape[-2])]
+        highest = jnp.where(self.weight < 0, reduce(jnp.minimum, parts), reduce(jnp.maximum, parts))
         y = widened(highest) * jnp.squeeze(scale, -2) + jnp.squeeze(shift, -2)
         return jax.nn.relu(y).astype(x.dtype), found
 
@@ -116,9 +117,9 @@ class Normalisation(eqx.Module):
         return mean.reshape(-1, channels), variance.reshape(-1, channels), count
 
     def product_moments(
-        self, x: Float[Array, "T B *P I"], weight: Float[Array, "I C"], bias: Float[Array, "C"]
+        self, x: Float[Array, "T B *P I"], weight: Float[Array, "I C"]
     ) -> tuple[Array, Array, int]:
-        """`batch_moments(x @ weight + bias)` from the mean and covariance of `x`.
+        """`batch_moments(x @ weight)` from the mean and covariance of `x`.
 
         Much less to read where `x` has few channels, and exact where `x` holds small integers.
         """
@@ -132,7 +133,7 @@ class Normalisation(eqx.Module):
         weight = weight.astype(wide)
         with jax.default_matmul_precision("highest"):
             variance = jnp.einsum("tij,jc,ic->tc", covariance, weight, weight)
-            return mean @ weight + bias, jnp.maximum(variance, 0.0), count
+            return mean @ weight, jnp.maximum(variance, 0.0), count
 
 
 def _mean_and_variance(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
