@@ -258,11 +258,13 @@ def _plan_clause(
     hand: Array,
     afterwards: Field,
     more: Any = False,
+    fixed_moves: Any = False,
 ) -> ClausePlan:
     """Carry out one clause, of one of the task's `kinds`.
 
     `hand` is what is in hand at its beginning, `afterwards` [4, C] the cost of the rest from the
-    pose at its end, and `more` says whether there is such a rest.
+    pose at its end, and `more` says whether there is such a rest. `fixed_moves` says that the
+    object to put another next to will have been moved; then any place counts as next to it.
     """
     wanted, fixed = clause.objects[0], clause.objects[1]
     is_put = clause.kind == PUT_NEXT
@@ -272,7 +274,8 @@ def _plan_clause(
     in_hand = afterwards
     if "putnext" in kinds:
         carrying = ground.without(ground.holds(wanted) & ~has_it & is_put)
-        beside_fixed = jnp.any(ground.ahead(ground.holds(fixed)), axis=0)
+        anywhere = is_put & (fixed_moves | (hand == fixed))
+        beside_fixed = jnp.any(ground.ahead(ground.holds(fixed)), axis=0) | anywhere
         blocking = jnp.where(more, BLOCKING_PENALTY, 0) * ground.ahead(carrying.is_passage)
         can_drop = ground.ahead(carrying.is_empty & beside_fixed) & is_put
         carry = _stage(carrying, _goals(can_drop, 1 + afterwards + blocking), DROP)
@@ -292,7 +295,11 @@ def _plan_clause(
         # An object already in hand does not count as picked up: it is put down and taken again.
         must_drop = takes & (hand > 0) & ~(is_put & has_it)
         again = _goals(ground.ahead(ground.is_empty), 2 + afterwards)
-        drop_goals = jnp.where(has_it, again, _put_down_goals(ground, reach.field))
+        reach_costs = reach.field
+        if "putnext" in kinds:
+            # The object in hand is to have another next to it: there and back.
+            reach_costs = jnp.minimum(jnp.where(anywhere, 2, 1) * reach_costs, NEVER)
+        drop_goals = jnp.where(has_it, again, _put_down_goals(ground, reach_costs))
         put_down = _stage(ground, _goals(must_drop, drop_goals), DROP)
         entry = _choose(must_drop, put_down, reach)
     if "putnext" in kinds:
@@ -305,24 +312,27 @@ def _plan_clauses(
 ) -> Plan:
     """Carry out one clause and then, unless its kind is NO_CLAUSE, another."""
     moved = first.objects[0]
-    takes = (first.kind == PICK_UP) | (first.kind == PUT_NEXT)
+    is_put = first.kind == PUT_NEXT
+    takes = is_put | (first.kind == PICK_UP)
     opened = ground.holds(moved) & (first.kind == OPEN_DOOR)
     gone = ground.holds(moved) & takes & jnp.all(second.objects != moved)
     later = replace(ground, unlocked=jnp.zeros_like(ground.unlocked))
     later = later.with_open(opened & (kind_of(ground.cells) != LOCKED_DOOR)).without(gone)
-    hand_later = jnp.where(
-        first.kind == PICK_UP, moved, jnp.where(first.kind == PUT_NEXT, 0, hand)
-    ).astype(jnp.uint8)
+    hand_later = jnp.where(first.kind == PICK_UP, moved, jnp.where(is_put, 0, hand)).astype(
+        jnp.uint8
+    )
 
     nothing = jnp.zeros_like(ground.step_costs)
-    rest = _plan_clause(kinds, second, later, hand_later, nothing)
+    fixed_moves = is_put & (second.kind == PUT_NEXT) & (second.objects[1] == moved)
+    rest = _plan_clause(kinds, second, later, hand_later, nothing, fixed_moves=fixed_moves)
+    there_and_back = jnp.where(fixed_moves, 2, 1) * rest.entry.field
     takes_it_again = (second.objects[0] == moved) & (
         (second.kind == PICK_UP) | (second.kind == PUT_NEXT)
     )
     after_drop = jnp.minimum(
-        _best_turn(rest.entry.field), jnp.where(takes_it_again, 1 + rest.in_hand, NEVER)
+        _best_turn(there_and_back), jnp.where(takes_it_again, 1 + rest.in_hand, NEVER)
     )
-    afterwards = jnp.where(first.kind == PUT_NEXT, after_drop, rest.entry.field)
+    afterwards = jnp.where(is_put, after_drop, rest.entry.field)
     is_same = (first.kind == second.kind) & jnp.all(first.objects == second.objects)
     more = second.kind != NO_CLAUSE
     done_at_once = ~more | (is_same & (first.kind != PUT_NEXT))
