@@ -27,8 +27,8 @@ from ella.world.encoding import (
     kind_of,
 )
 from ella.world.environment import Environment
-from ella.world.grammar import sentence_of
-from ella.world.state import State
+from ella.world.grammar import Sentence, sentence_of
+from ella.world.state import Instruction, State
 from ella.world.tasks import TaskSpec
 
 
@@ -69,24 +69,42 @@ def load(task: TaskSpec | Environment, description: Mapping[str, Any]) -> State:
     position = _checked_position(spec, cells, description["agent_pos"])
     direction = _checked_integer("agent_dir", description["agent_dir"], low=0, high=3)
     instruction_id = spec.language.find(str(description["mission"]))
+    sentence = spec.language.sentence(instruction_id)
     horizon = spec.max_steps
     if horizon is None:
-        horizon = int(spec.language.navigations(instruction_id)) * spec.steps_per_navigation
+        navigations = sum(clause.navigations for clause in sentence.clauses)
+        horizon = navigations * spec.steps_per_navigation
     max_steps = _checked_integer("max_steps", description.get("max_steps", horizon), low=1)
+    step_count = _checked_integer("step_count", description.get("step_count", 0), low=0)
+    carried = _carried_cell(description.get("carrying"))
     return State(
         cells=jnp.asarray(cells),
         remembered_cells=jnp.asarray(cells),
-        agent_pos=jnp.asarray(position, jnp.int32),
-        agent_dir=jnp.asarray(direction, jnp.int32),
-        carrying=jnp.asarray(_carried_cell(description.get("carrying")), jnp.uint8),
-        instruction=spec.language.decode(jnp.asarray(instruction_id, jnp.int32)),
-        instruction_id=jnp.asarray(instruction_id, jnp.int32),
-        clause_done=jnp.zeros(2, bool),
-        previous_carrying=jnp.zeros(2, jnp.uint8),
-        step_count=jnp.asarray(
-            _checked_integer("step_count", description.get("step_count", 0), low=0), jnp.int32
-        ),
-        max_steps=jnp.asarray(max_steps, jnp.int32),
+        agent_pos=jnp.asarray(np.array(position, np.int32)),
+        agent_dir=jnp.asarray(np.int32(direction)),
+        carrying=jnp.asarray(np.uint8(carried)),
+        instruction=_instruction(sentence),
+        instruction_id=jnp.asarray(np.int32(instruction_id)),
+        clause_done=jnp.asarray(np.zeros(2, bool)),
+        previous_carrying=jnp.asarray(np.zeros(2, np.uint8)),
+        step_count=jnp.asarray(np.int32(step_count)),
+        max_steps=jnp.asarray(np.int32(max_steps)),
+    )
+
+
+def _instruction(sentence: Sentence) -> Instruction:
+    """The verifier's arrays of a sentence, made on the host."""
+    kinds = np.zeros(2, np.int32)
+    objects, articles = np.zeros((2, 2), np.uint8), np.zeros((2, 2), np.uint8)
+    for i, clause in enumerate(sentence.clauses):
+        kinds[i] = clause.kind
+        for j, phrase in enumerate(clause.phrases):
+            objects[i, j], articles[i, j] = phrase.object_class, phrase.article
+    return Instruction(
+        form=jnp.asarray(np.int32(sentence.form)),
+        kinds=jnp.asarray(kinds),
+        objects=jnp.asarray(objects),
+        articles=jnp.asarray(articles),
     )
 
 
@@ -117,10 +135,8 @@ def _checked_cells(spec: TaskSpec, grid: Any) -> np.ndarray:
             "balls and boxes in minigrid's encoding are known"
         )
     cells = encode_triples(grid)
-    inside = cells[1:-1, 1:-1].size
-    if np.count_nonzero(cells == WALL_CELL) < cells.size - inside or not all(
-        (edge == WALL_CELL).all() for edge in (cells[0], cells[-1], cells[:, 0], cells[:, -1])
-    ):
+    edges = (cells[0], cells[-1], cells[:, 0], cells[:, -1])
+    if any((edge != WALL_CELL).any() for edge in edges):
         raise InputError("the outermost cells of the grid must all be grey walls")
     return cells
 

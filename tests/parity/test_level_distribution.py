@@ -34,14 +34,21 @@ OTHER_ROWS = {
                 "2x3 rooms, locked", ("open", "goto"), rows=2, cols=3, room_size=5, distractors=6,
                 lock_probability=1.0, form="sequence",
             ),
+            600,
+        ),
+        (
+            TaskSpec(
+                "2x1 rooms, always locked", ("putnext", "open"), rows=2, cols=1, room_size=6,
+                distractors=4, lock_probability=1.0, max_steps=77,
+            ),
             1000,
         ),
         (
             TaskSpec(
-                "3x1 rooms, always locked", ("putnext", "open"), rows=3, cols=1, room_size=6,
-                distractors=4, lock_probability=1.0, max_steps=77,
+                "1x3 rooms, sometimes not connected", ("goto",), cols=3, room_size=6,
+                distractors=5, lock_probability=0.3,
             ),
-            1000,
+            400,
         ),
         (TaskSpec("one room after all", ("pickup",), cols=1, room_size=5, distractors=3), 1500),
         (

@@ -1,0 +1,88 @@
+"""Every step equal to minigrid's, on all eleven tasks: levels of both makers, several drivers."""
+
+from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
+from multiprocessing import get_context
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from comparison import assert_same
+from minigrid_reference import record_batch
+
+import ella
+from ella.world.expert import solve
+from ella.world.tasks import TASKS, TaskSpec
+
+STEPS = {("minigrid", "uniform"): 4000, ("minigrid", "handling"): 6500,
+         ("ella", "uniform"): 3000, ("ella", "handling"): 6000}  # fmt: skip
+"""Steps per task by maker of the levels and driver; times eleven, more than 200,000."""
+
+
+@pytest.fixture(scope="module")
+def recordings() -> Any:
+    """Minigrid's side of every case, played by two processes while this one compares."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as workers:
+        futures = {}
+        for name, spec in TASKS.items():
+            for seed, ((maker, driver), steps) in enumerate(STEPS.items()):
+                levels = levels_made_here(spec) if maker == "ella" else None
+                futures[name, maker, driver] = workers.submit(
+                    record_batch, spec, driver, seed, min_steps=steps, levels=levels
+                )
+        yield futures
+
+
+@lru_cache
+def levels_made_here(spec: TaskSpec) -> list[dict[str, Any]]:
+    """Enough levels for the longest recording, should every episode be short."""
+    count = 256 if spec.cols == 1 else 128
+    generated = jax.device_get(
+        jax.jit(lambda key: ella.make(spec).generate(key, count))(jax.random.key(7))
+    )
+    return [
+        ella.world.describe(jax.tree.map(lambda leaf, i=i: leaf[i], generated))
+        for i in range(count)
+    ]
+
+
+def test_the_suite_makes_two_hundred_thousand_steps() -> None:
+    assert len(TASKS) >= 11
+    assert 11 * sum(STEPS.values()) >= 200_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("maker", "driver"), STEPS)
+@pytest.mark.parametrize("name", TASKS)
+def test_every_step_equals_minigrid(name: str, maker: str, driver: str, recordings: Any) -> None:
+    episodes = recordings[name, maker, driver].result()
+    assert assert_same(TASKS[name], episodes) >= STEPS[maker, driver]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TASKS)
+def test_expert_steps_equal_minigrid(name: str, recordings: Any) -> None:
+    """The expert on 48 levels of each maker; all of them end in success, in minigrid too."""
+    spec = TASKS[name]
+    minigrids = [e.description for e in recordings[name, "minigrid", "handling"].result()]
+    chosen = levels_made_here(spec)[:48] + (minigrids * 48)[:48]
+    loaded = [jax.device_get(ella.world.load(spec, description)) for description in chosen]
+    solutions = jax.device_get(
+        solve(ella.make(spec), jax.tree.map(lambda *leaves: np.stack(leaves), *loaded))
+    )
+    scripts = [
+        actions[:length]
+        for actions, length in zip(solutions.actions, solutions.lengths, strict=True)
+    ]
+    episodes = record_batch(spec, "uniform", 0, min_steps=10**9, levels=chosen, scripts=scripts)
+    assert_same(spec, episodes)
+    assert all(episode.terminated[-1] for episode in episodes)
+
+
+def test_comparison_notices_a_difference() -> None:
+    spec = TASKS["goto-room"]
+    episodes = record_batch(spec, "uniform", seed=3, min_steps=40)
+    episodes[0].images[5, 3, 5, 1] += 1
+    with pytest.raises(AssertionError):
+        assert_same(spec, episodes)
