@@ -143,7 +143,7 @@ class RoomGrid:
         """(int32[E, 2] first cell a door may take, int32[E, 2] step to the next) per edge."""
         step = self.room_size - 1
         first, second = self.edges.T
-        across = second == first + 1
+        across = first // self.cols == second // self.cols
         x = first % self.cols * step
         y = first // self.cols * step
         beside, below = np.stack([x + step, y + 1], 1), np.stack([x + 1, y + step], 1)
