@@ -5,12 +5,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Annotated
 
 import jax
 import numpy as np
-from tyro.conf import Positional
+import tyro
+from jaxtyping import PRNGKeyArray
 
 from ella.errors import InputError
+from ella.report.episode import seed_key
 from ella.world import Environment, Timestep, compiled, describe, make
 from ella.world.encoding import ACTION_NAMES, DONE, DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
 from ella.world.render import text_frame, text_object
@@ -40,7 +43,7 @@ CLEAR, BOLD, FAINT, GREEN, RED, PLAIN = (
 class Arguments:
     """Play a task with the keyboard: arrow keys move, p picks up, d drops, t toggles, q quits."""
 
-    task: Positional[str]
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """Name of the task; `ella tasks` lists them."""
     seed: int = 0
     """Seed of the levels."""
@@ -48,17 +51,16 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Play until q is pressed or the input ends."""
-    world = make(arguments.task)
+    world, key = make(arguments.task), seed_key(arguments.seed)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError("`ella play` needs a terminal for its input and output")
     with _keyboard() as descriptor:
-        played, solved = _play(world, arguments.seed, descriptor)
+        played, solved = _play(world, key, descriptor)
     sys.stdout.write(f"{world.spec.name}: {solved} of {played} levels solved\n")
 
 
-def _play(world: Environment, seed: int, descriptor: int) -> tuple[int, int]:
+def _play(world: Environment, key: PRNGKeyArray, descriptor: int) -> tuple[int, int]:
     """Returns how many episodes were finished and how many of them solved."""
-    key = jax.random.key(seed)
     _show(f"{CLEAR}making a level of {world.spec.name} …")
     level, played, solved = 0, 0, 0
     timestep, last = compiled.reset(world, jax.random.fold_in(key, level)), ""

@@ -4,14 +4,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-import jax
-from tyro.conf import Positional
+import tyro
 
 from ella.errors import InputError
-from ella.report.episode import expert_policy, random_policy, record
-from ella.report.film import FRAMES_PER_SECOND, Shot, write_film, write_strip
+from ella.report.episode import expert_policy, random_policy, record, seed_key
+from ella.report.film import FRAMES_PER_SECOND, Shot, find_encoder, write_film, write_strip
 from ella.world import compiled, make
 
 
@@ -19,7 +18,7 @@ from ella.world import compiled, make
 class Arguments:
     """Film one episode: a GIF or MP4, and a PNG strip of its main moments."""
 
-    task: Positional[str]
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """Name of the task; `ella tasks` lists them."""
     policy: Literal["expert", "random"] = "expert"
     """Who acts: a planner that knows the whole level, or chance."""
@@ -37,10 +36,12 @@ def run(arguments: Arguments) -> None:
     """Write the files and say which."""
     if arguments.frames_per_second <= 0:
         raise InputError(f"frames-per-second must be positive, got {arguments.frames_per_second}")
-    world = make(arguments.task)
+    if arguments.format == "mp4":
+        find_encoder()
+    world, key = make(arguments.task), seed_key(arguments.seed)
     expert = arguments.policy == "expert"
     policy = expert_policy(world) if expert else random_policy(arguments.seed)
-    timestep = compiled.reset(world, jax.random.key(arguments.seed))
+    timestep = compiled.reset(world, key)
     shots = record(world, policy, timestep)
     stem = arguments.out / f"{world.spec.name}-{arguments.policy}-{arguments.seed}"
     for path in write_episode(shots, stem, arguments.format, arguments.frames_per_second):

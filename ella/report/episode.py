@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 
+import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
+from ella.errors import InputError
 from ella.report.film import Shot, episode_shots
 from ella.world import Environment, Timestep, compiled, describe
 
@@ -22,6 +25,13 @@ def record(world: Environment, policy: Policy, timestep: Timestep) -> list[Shot]
         descriptions.append(describe(timestep.state))
         views.append(np.asarray(timestep.observation.image))
     return episode_shots(descriptions, actions, views=views, reward=float(timestep.reward))
+
+
+def seed_key(seed: int) -> PRNGKeyArray:
+    """The key of a seed a person typed."""
+    if not 0 <= seed < 2**31:
+        raise InputError(f"a seed lies between 0 and {2**31 - 1}, got {seed}")
+    return jax.random.key(seed)
 
 
 def expert_policy(world: Environment) -> Policy:

@@ -151,11 +151,17 @@ def write_gif(pictures: Sequence[np.ndarray], path: Path, frames_per_second: flo
     )
 
 
-def write_mp4(pictures: Sequence[np.ndarray], path: Path, frames_per_second: float) -> None:
-    """Write an H.264 film with the ffmpeg program."""
+def find_encoder() -> str:
+    """The ffmpeg program, or an error where it is not installed."""
     program = shutil.which("ffmpeg")
     if program is None:
         raise InputError("an .mp4 needs the program ffmpeg on the PATH; install it or write a .gif")
+    return program
+
+
+def write_mp4(pictures: Sequence[np.ndarray], path: Path, frames_per_second: float) -> None:
+    """Write an H.264 film with the ffmpeg program."""
+    program = find_encoder()
     height, width, _ = pictures[0].shape
     still = round(LAST_FRAME_SECONDS * frames_per_second)
     raw = np.stack([*pictures, *[pictures[-1]] * still]).tobytes()
