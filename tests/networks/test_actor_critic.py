@@ -1,0 +1,167 @@
+"""The whole policy network."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ella.errors import InputError
+from ella.networks.actor_critic import (
+    LSTM,
+    SMALL_NETWORK,
+    ActorCritic,
+    Memory,
+    NetworkConfig,
+    act,
+)
+from ella.networks.language import InstructionEncoder
+from ella.networks.linear import Linear, look_up
+from ella.world.grammar import VOCABULARY_SIZE
+from ella.world.state import Observation
+
+TINY = dataclasses.replace(SMALL_NETWORK, width=8, instruction_width=8, memory_width=8)
+
+
+def count(tree: object) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def test_parameters_are_the_originals_but_for_known_differences() -> None:
+    made = jax.eval_shape(lambda: ActorCritic(NetworkConfig(), key=jax.random.key(0)))
+    original, smaller_vocabulary = 1_068_168, (100 - VOCABULARY_SIZE) * 128
+    redundant_biases = 2 * 128 + 4 * 128 + 4 * 128
+    assert count(made) == original - smaller_vocabulary - redundant_biases == 1_057_160
+    onehot = NetworkConfig(variant="onehot")
+    made = jax.eval_shape(lambda: ActorCritic(onehot, key=jax.random.key(0)))
+    assert count(made) == 1_057_160 + 17 * 4 * 128
+
+
+def test_linear_layers_start_on_the_unit_sphere() -> None:
+    layer = Linear(16, 5, key=jax.random.key(0))
+    np.testing.assert_allclose(np.square(layer.weight).sum(0), 1, rtol=1e-5)
+    assert not layer.bias.any()
+
+
+def test_encoder_reads_to_the_last_word() -> None:
+    """Against a GRU in plain NumPy."""
+    encoder = InstructionEncoder(6, 8, key=jax.random.key(0))
+
+    def sigmoid(x: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-x))
+
+    hidden = np.zeros(8)
+    for token in (3, 1, 2):
+        inputs = np.asarray(encoder.embedding)[token] @ encoder.input_weight + encoder.input_bias
+        i_reset, i_update, i_new = np.split(inputs, 3)
+        h_reset, h_update, h_new = np.split(hidden @ np.asarray(encoder.hidden_weight), 3)
+        reset, update = sigmoid(i_reset + h_reset), sigmoid(i_update + h_update)
+        new = np.tanh(i_new + reset * (h_new + encoder.new_hidden_bias))
+        hidden = (1 - update) * new + update * hidden
+    np.testing.assert_allclose(encoder(jnp.array([3, 1, 2, 0, 0])), hidden, atol=1e-6)
+    np.testing.assert_allclose(encoder(jnp.array([3, 1, 2])), hidden, atol=1e-6)
+
+
+def test_lstm_step() -> None:
+    """Against PyTorch's cell."""
+    torch = pytest.importorskip("torch")
+    cell = LSTM(5, 4, key=jax.random.key(0))
+    reference = torch.nn.LSTMCell(5, 4)
+    with torch.no_grad():
+        reference.weight_ih.copy_(torch.tensor(np.asarray(cell.input_weight).T))
+        reference.weight_hh.copy_(torch.tensor(np.asarray(cell.hidden_weight).T))
+        reference.bias_ih.copy_(torch.tensor(np.asarray(cell.bias)))
+        reference.bias_hh.zero_()
+    x, h, c = (
+        np.random.default_rng(i).normal(size=(3, n)).astype(np.float32)
+        for i, n in enumerate((5, 4, 4))
+    )
+    want_h, want_c = reference(torch.tensor(x), (torch.tensor(h), torch.tensor(c)))
+    got = cell.step(cell.project(x, "float32"), Memory(jnp.asarray(h), jnp.asarray(c)), "float32")
+    np.testing.assert_allclose(got.hidden, want_h.detach().numpy(), atol=1e-6)
+    np.testing.assert_allclose(got.cell, want_c.detach().numpy(), atol=1e-6)
+
+
+def test_looking_up_rows_has_the_gradient_of_indexing() -> None:
+    table = jax.random.normal(jax.random.key(0), (5, 2, 3))
+    rows = jnp.array([[0, 4, 4], [1, 4, 0]])
+    probe = jax.random.normal(jax.random.key(1), (2, 3, 2, 3))
+    got = jax.grad(lambda t: (look_up(t, rows) * probe).sum())(table)
+    want = jax.grad(lambda t: (t[rows] * probe).sum())(table)
+    np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+def inputs(T: int, B: int, seed: int = 0) -> tuple[jax.Array, jax.Array]:
+    rng = np.random.default_rng(seed)
+    image = rng.integers(0, [11, 6, 3], (T, B, 7, 7, 3)).astype(np.uint8)
+    tokens = rng.integers(1, VOCABULARY_SIZE, (B, 4)).astype(np.int32)
+    return jnp.asarray(image), jnp.asarray(tokens)
+
+
+def test_bfloat16_is_close_to_float32() -> None:
+    config = NetworkConfig(width=32, instruction_width=32, memory_width=32)
+    wide = ActorCritic(config, key=jax.random.key(0))
+    narrow = ActorCritic(
+        dataclasses.replace(config, compute_dtype="bfloat16"), key=jax.random.key(0)
+    )
+    image, tokens = inputs(1, 64)
+
+    def logits(network: ActorCritic) -> jax.Array:
+        seen, _ = network.see(image, network.instruct(tokens)[None])
+        memory = network.remember(seen[0], network.initial_memory(64), jnp.ones(64, bool))
+        return network.logits(memory.hidden)
+
+    one, other = logits(wide), logits(narrow)
+    assert one.dtype == other.dtype == jnp.float32
+    assert 0 < np.abs(one - other).max() < 0.1
+    assert np.std(one) > 0.1
+
+
+def test_policy_acts_alone_as_in_a_batch_with_the_same_statistics() -> None:
+    network = ActorCritic(TINY, key=jax.random.key(0))
+    image, tokens = inputs(1, 3)
+    _, moments = network.see(image, network.instruct(tokens)[None])
+    statistics = network.initial_statistics().follow(moments, 1.0)
+    memory = Memory(*jax.random.normal(jax.random.key(3), (2, 3, 8)))
+    observation = Observation(
+        image=image[0],
+        direction=jnp.zeros(3, int),
+        mission=tokens,
+        instruction_id=jnp.zeros(3, int),
+    )
+    together = jax.vmap(lambda o, m: act(network, statistics, o, m))(observation, memory)
+    seen, _ = network.see(image, network.instruct(tokens)[None], statistics)
+    after = network.remember(seen[0], memory, jnp.zeros(3, bool))
+    np.testing.assert_allclose(together.logits, network.logits(after.hidden), atol=1e-5)
+    np.testing.assert_array_equal(together.action, together.logits.argmax(-1))
+    one = jax.tree.map(lambda leaf: leaf[1], (observation, memory))
+    alone = act(network, statistics, *one)
+    np.testing.assert_allclose(alone.logits, together.logits[1], atol=1e-5)
+    np.testing.assert_allclose(alone.memory.cell, together.memory.cell[1], atol=1e-5)
+
+    keys = jax.random.split(jax.random.key(5), 4000)
+    drawn = jax.vmap(lambda k: act(network, statistics, *one, "sampled", key=k).action)(keys)
+    frequency = np.bincount(drawn, minlength=7) / len(keys)
+    np.testing.assert_allclose(frequency, jax.nn.softmax(alone.logits), atol=0.04)
+    with pytest.raises(InputError, match="key"):
+        act(network, statistics, *one, "sampled")
+
+
+def test_memory_is_cleared_where_an_episode_begins() -> None:
+    network = ActorCritic(TINY, key=jax.random.key(0))
+    seen = jax.random.normal(jax.random.key(1), (2, 32))
+    memory = Memory(*jax.random.normal(jax.random.key(2), (2, 2, 8)))
+    after = network.remember(seen, memory, jnp.array([True, False]))
+    fresh = network.remember(seen, network.initial_memory(2), jnp.array([False, False]))
+    np.testing.assert_array_equal(after.hidden[0], fresh.hidden[0])
+    assert not np.allclose(after.hidden[1], fresh.hidden[1])
+
+
+def test_bad_settings_are_refused() -> None:
+    with pytest.raises(InputError, match="variant"):
+        NetworkConfig(variant="pixels")
+    with pytest.raises(InputError, match="width"):
+        NetworkConfig(width=0)
+    with pytest.raises(InputError, match="normalisation"):
+        NetworkConfig(normalisation="group")

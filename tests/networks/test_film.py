@@ -1,0 +1,125 @@
+"""Convolutions as matrix products, encodings and the trunk."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ella.networks.film import (
+    Convolution,
+    FiLMTail,
+    Stem,
+    assembled,
+    convolved,
+    encode_image,
+    on_grid,
+    pooled_patches,
+)
+from ella.networks.normalisation import EPSILON
+
+
+def reference_convolution(x: jax.Array, convolution: Convolution) -> jax.Array:
+    return (
+        jax.lax.conv_general_dilated(
+            x,
+            convolution.weight,
+            (1, 1),
+            [(1, 1), (1, 1)],
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+        + convolution.bias
+    )
+
+
+def windows(x: jax.Array) -> jax.Array:
+    """[N, H, W, C] as [N, pooling windows, 4, C]."""
+    n, h, w, c = x.shape
+    grouped = x.reshape(n, h // 2, 2, w // 2, 2, c).transpose(0, 1, 3, 2, 4, 5)
+    return grouped.reshape(n, h * w // 4, 4, c)
+
+
+@pytest.mark.parametrize(("size", "kernel"), [(7, 2), (4, 3)])
+def test_patches_times_matrix_is_the_convolution(size: int, kernel: int) -> None:
+    convolution = Convolution(5, 6, kernel, key=jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (3, size, size, 5))
+    got = convolved(convolution, pooled_patches(x, kernel, 2))
+    np.testing.assert_allclose(got, windows(reference_convolution(x, convolution)), atol=1e-5)
+
+
+def test_dense_matrix_is_the_convolution_on_the_2x2_grid() -> None:
+    convolution = Convolution(5, 6, 3, grid=2, key=jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (3, 2, 2, 5))
+    want = reference_convolution(x, convolution).reshape(3, 4, 6)
+    np.testing.assert_allclose(on_grid(convolution, x.reshape(3, 4, 5)), want, atol=1e-5)
+    ready = assembled(convolution, "float32")
+    np.testing.assert_array_equal(
+        on_grid(ready, x.reshape(3, 4, 5)), on_grid(convolution, x.reshape(3, 4, 5))
+    )
+
+
+def test_onehot_encoding() -> None:
+    image = np.random.default_rng(0).integers(0, [11, 6, 3], (2, 7, 7, 3)).astype(np.uint8)
+    got = np.asarray(encode_image(jnp.asarray(image), "onehot", "float32"))
+    assert got.shape == (2, 7, 7, 20)
+    assert set(np.unique(got)) == {0.0, 1.0}
+    np.testing.assert_array_equal(got[..., :11].argmax(-1), image[..., 0])
+    np.testing.assert_array_equal(got[..., 11:17].argmax(-1), image[..., 1])
+    np.testing.assert_array_equal(got[..., 17:].argmax(-1), image[..., 2])
+    np.testing.assert_array_equal(got.sum(-1), 3)
+    np.testing.assert_array_equal(encode_image(jnp.asarray(image), "paper", "float32"), image)
+
+
+def plain_norm(x: jax.Array, layer: eqx.Module) -> jax.Array:
+    axes = tuple(range(1, x.ndim - 1))
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    return jax.nn.relu((x - mean) / jnp.sqrt(variance + EPSILON) * layer.weight + layer.bias)
+
+
+def test_trunk_against_a_plain_implementation() -> None:
+    T, B, C, D = 2, 6, 8, 5
+    stem = Stem(C, "onehot", "batch", key=jax.random.key(0))
+    tail = FiLMTail(D, C, "batch", key=jax.random.key(1))
+    image = np.random.default_rng(0).integers(0, [11, 6, 3], (T, B, 7, 7, 3)).astype(np.uint8)
+    instruction = jax.random.normal(jax.random.key(2), (T, B, D))
+
+    def grid(x: jax.Array, convolution: Convolution) -> jax.Array:
+        y = reference_convolution(x.reshape(T * B, *x.shape[2:]), convolution)
+        return y.reshape(T, B, *y.shape[1:])
+
+    def pool(x: jax.Array) -> jax.Array:
+        return (
+            windows(x.reshape(T * B, *x.shape[2:]))
+            .max(2)
+            .reshape(T, B, x.shape[2] // 2, x.shape[3] // 2, C)
+        )
+
+    x = encode_image(jnp.asarray(image), "onehot", "float32")
+    x = pool(plain_norm(grid(x, stem.first), stem.first_norm))
+    x = pool(plain_norm(grid(x, stem.second), stem.second_norm))
+    want = grid(plain_norm(grid(x, stem.third), stem.third_norm), stem.fourth)
+    got, _ = stem(jnp.asarray(image), None)
+    np.testing.assert_allclose(got, want.reshape(T, B, 4, C), atol=1e-4)
+
+    flat = instruction @ tail.modulation.weight + tail.modulation.bias
+    parts = jnp.split(flat, 4, axis=-1)
+    x = plain_norm(want * parts[0][:, :, None, None] + parts[1][:, :, None, None], tail.norms[0])
+    first, inner_norm, second = tail.inner[0]
+    x = grid(plain_norm(grid(x, first), inner_norm), second)
+    x = plain_norm(x * parts[2][:, :, None, None] + parts[3][:, :, None, None], tail.norms[1])
+    features, moments = tail(got, tail.modulations(instruction), None)
+    np.testing.assert_allclose(features, x.max((2, 3)), atol=1e-4)
+    assert len(moments) == len(tail.initial_statistics()) == 3
+
+
+def test_frames_cross_with_instructions_in_evaluation() -> None:
+    C, D = 8, 5
+    stem = Stem(C, "paper", "batch", key=jax.random.key(0))
+    tail = FiLMTail(D, C, "batch", key=jax.random.key(1))
+    image = jnp.asarray(np.random.default_rng(0).integers(0, 3, (4, 1, 7, 7, 3)), jnp.uint8)
+    modulations = tail.modulations(jax.random.normal(jax.random.key(2), (3, D)))
+    features, _ = stem(image, stem.initial_statistics())
+    crossed, _ = tail(features, modulations[None], tail.initial_statistics())
+    assert crossed.shape == (4, 3, C)
+    one, _ = tail(features[2:3], modulations[None, 1:2], tail.initial_statistics())
+    np.testing.assert_allclose(crossed[2, 1], one[0, 0], atol=1e-6)

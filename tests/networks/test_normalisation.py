@@ -1,0 +1,116 @@
+"""Statistics against plain NumPy."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ella.networks.normalisation import (
+    EPSILON,
+    Moments,
+    Normalisation,
+    follow,
+    initial_moments,
+)
+
+T, B, P, W, C = 3, 5, 6, 4, 8
+AXES = {"batch": (1, 2, 3), "minibatch": (0, 1, 2, 3), "layer": (2, 3, 4)}
+
+
+def norm(kind: str) -> Normalisation:
+    """With scales of both signs."""
+    made = Normalisation(C, kind)
+    rng = np.random.default_rng(1)
+    parts = tuple(jnp.asarray(rng.normal(size=C), jnp.float32) for _ in range(2))
+    return eqx.tree_at(lambda n: (n.weight, n.bias), made, parts)
+
+
+@pytest.fixture
+def x() -> np.ndarray:
+    return np.random.default_rng(0).normal(2.0, 3.0, (T, B, P, W, C)).astype(np.float32)
+
+
+def expected(x: np.ndarray, layer: Normalisation, kind: str) -> np.ndarray:
+    x = x.astype(np.float64)
+    if kind != "none":
+        mean = x.mean(AXES[kind], keepdims=True)
+        variance = x.var(AXES[kind], keepdims=True)
+        x = (x - mean) / np.sqrt(variance + EPSILON)
+    return np.maximum(x * np.asarray(layer.weight) + np.asarray(layer.bias), 0)
+
+
+@pytest.mark.parametrize("kind", ["batch", "minibatch", "layer", "none"])
+def test_output_and_pooling(x: np.ndarray, kind: str) -> None:
+    layer = norm(kind)
+    want = expected(x, layer, kind)
+    got, _ = layer(jnp.asarray(x), None)
+    np.testing.assert_allclose(got, want, atol=2e-5)
+    pooled, _ = layer.pooled(jnp.asarray(x), None)
+    np.testing.assert_allclose(pooled, want.max(axis=-2), atol=2e-5)
+
+
+def test_pooling_before_scaling_has_the_same_gradient(x: np.ndarray) -> None:
+    layer = norm("batch")
+    probe = np.random.default_rng(2).normal(size=(T, B, P, C)).astype(np.float32)
+
+    def after(layer: Normalisation, x: jax.Array) -> jax.Array:
+        return (layer(x, None)[0].max(axis=-2) * probe).sum()
+
+    def before(layer: Normalisation, x: jax.Array) -> jax.Array:
+        return (layer.pooled(x, None)[0] * probe).sum()
+
+    want = jax.grad(after, argnums=(0, 1))(layer, jnp.asarray(x))
+    got = jax.grad(before, argnums=(0, 1))(layer, jnp.asarray(x))
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+def test_rows_see_only_their_own_time_step(x: np.ndarray) -> None:
+    layer = norm("batch")
+    alone = [layer(jnp.asarray(x[t : t + 1]), None)[0][0] for t in range(T)]
+    np.testing.assert_allclose(layer(jnp.asarray(x), None)[0], jnp.stack(alone), atol=1e-6)
+
+
+def test_moments_of_the_batch_are_unbiased(x: np.ndarray) -> None:
+    _, found = norm("batch")(jnp.asarray(x), None)
+    np.testing.assert_allclose(found.mean, x.mean((1, 2, 3)), rtol=1e-5)
+    np.testing.assert_allclose(found.variance, x.var((1, 2, 3), ddof=1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["batch", "minibatch"])
+def test_moments_of_a_product_from_moments_of_its_input(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    cells = rng.integers(0, 11, (T, B, P, W, 12)).astype(np.float32)
+    weight = rng.normal(size=(12, C))
+    layer = norm(kind)
+    mean, variance, count = layer.product_moments(
+        jnp.asarray(cells), jnp.asarray(weight, jnp.float32)
+    )
+    product = cells.astype(np.float64) @ weight
+    axes = AXES[kind]
+    np.testing.assert_allclose(mean, product.mean(axes).reshape(-1, C), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(variance, product.var(axes).reshape(-1, C), rtol=1e-4)
+    assert count == B * P * W * (T if kind == "minibatch" else 1)
+
+
+def test_running_statistics_follow_batch_after_batch() -> None:
+    rng = np.random.default_rng(4)
+    means, variances = rng.normal(size=(2, T, C))
+    mean, variance = np.zeros(C), np.ones(C)
+    for step in range(T):
+        mean = 0.9 * mean + 0.1 * means[step]
+        variance = 0.9 * variance + 0.1 * variances[step]
+    got = follow(initial_moments(C), Moments(jnp.asarray(means), jnp.asarray(variances)), 0.1)
+    np.testing.assert_allclose(got.mean, mean, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(got.variance, variance, rtol=1e-5, atol=1e-6)
+
+
+def test_running_statistics_make_rows_independent(x: np.ndarray) -> None:
+    layer = norm("batch")
+    running = Moments(jnp.full(C, 2.0), jnp.full(C, 9.0))
+    together, _ = layer(jnp.asarray(x), running)
+    alone, _ = layer(jnp.asarray(x[1:2, 3:4]), running)
+    np.testing.assert_array_equal(together[1:2, 3:4], alone)
+    want = (x - 2.0) / np.sqrt(9.0 + EPSILON) * np.asarray(layer.weight) + np.asarray(layer.bias)
+    np.testing.assert_allclose(together, np.maximum(want, 0), atol=1e-5)
