@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import jax
-from jaxtyping import Array, Bool, Float, Int32, UInt8
+from jaxtyping import Array, Bool, Float, Int32, UInt8, UInt32
 
 from ella.world.state import InstructionTable
 
@@ -32,6 +32,9 @@ class Trajectory:
     next_image: UInt8[Array, "T B 7 7 3"]
     """The observation after the action and before any reset: at an episode's end, its last one."""
     instructions: InstructionTable
+    fingerprint: UInt32[Array, "T B"] | None = None
+    """A hash of the whole state after the action and before any reset, where the world tells it;
+    for counting visits."""
 
     @property
     def done(self) -> Bool[Array, "T B"]:

@@ -80,6 +80,7 @@ def collect(
             "terminated": transition.terminated,
             "truncated": transition.truncated,
             "next_image": transition.next_observation.image,
+            "fingerprint": transition.fingerprint,
             "reused": transition.reused,
             "hidden": memory.hidden,
             "cell": memory.cell,

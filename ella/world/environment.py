@@ -5,11 +5,12 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, UInt32
 
 from ella.errors import InputError
 from ella.world import levels, tasks
 from ella.world.dynamics import act
+from ella.world.fingerprint import state_fingerprint
 from ella.world.grammar import Language
 from ella.world.observation import view_image
 from ella.world.state import InstructionTable, Observation, State, Timestep, pytree
@@ -61,6 +62,8 @@ class Transition:
     """Episodes that ended, hence levels taken from the pool."""
     reused: Int32[Array, ""]
     """How many of those levels had been played before, the pool being exhausted."""
+    fingerprint: UInt32[Array, "B"]
+    """A hash of the whole state (`ella.world.fingerprint`)."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +214,15 @@ class Environment:
                 pool, head=(pool.head + resets) % size, fresh=pool.fresh - resets + reused
             ),
         )
-        return stepped, Transition(reward, terminated, truncated, next_observation, resets, reused)
+        return stepped, Transition(
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            next_observation=next_observation,
+            resets=resets,
+            reused=reused,
+            fingerprint=jax.vmap(state_fingerprint)(states),
+        )
 
     def _transition(
         self, state: State, action: Int32[Array, ""]

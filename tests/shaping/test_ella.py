@@ -217,8 +217,8 @@ def with_table(rollout: Trajectory, table: InstructionTable) -> Trajectory:
 
 def steps_of(rollout: Trajectory, start: int, stop: int) -> Trajectory:
     fields = {name: getattr(rollout, name) for name in rollout.__dataclass_fields__}
-    cut = {name: part[start:stop] for name, part in fields.items() if name != "instructions"}
-    return Trajectory(**cut, instructions=rollout.instructions)
+    table = fields.pop("instructions")
+    return Trajectory(**jax.tree.map(lambda part: part[start:stop], fields), instructions=table)
 
 
 def test_shape_equals_one_step_at_a_time(played):
