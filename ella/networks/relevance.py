@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32, PRNGKeyArray
 
+from ella.errors import InputError
 from ella.networks.language import InstructionEncoder
 
 SMALLEST_DISTANCE = 1e-6
@@ -19,11 +20,17 @@ class RelevanceNetworkSettings:
     """The shape of the relevance classifier."""
 
     comparison: Literal["l1", "concat"] = "l1"
-    """l1: p = exp(-|high - low|_1), the released scripts' choice; concat: a layer over both."""
+    """l1: p = exp(-|high - low|_1), the released scripts' choice; concat: two layers over both."""
     hidden_size: int = 128
     """Of word embeddings and of the encoder both sentences share."""
     output_size: int = 64
     """Of the two linear maps, one for high-level and one for low-level instructions."""
+
+    def __post_init__(self) -> None:
+        if self.comparison not in ("l1", "concat"):
+            raise InputError(f"comparison must be l1 or concat, not '{self.comparison}'")
+        if self.hidden_size < 1 or self.output_size < 1:
+            raise InputError("relevance hidden_size and output_size must be positive")
 
 
 class RelevanceClassifier(eqx.Module):
@@ -32,18 +39,21 @@ class RelevanceClassifier(eqx.Module):
     encoder: InstructionEncoder
     high: eqx.nn.Linear
     low: eqx.nn.Linear
-    joint: eqx.nn.Linear | None
-    """Only for the comparison by concatenation."""
+    joint: tuple[eqx.nn.Linear, eqx.nn.Linear] | None
+    """Two layers over both embeddings, for the comparison by concatenation."""
 
     def __init__(self, settings: RelevanceNetworkSettings, *, key: PRNGKeyArray):
-        encoder_key, high_key, low_key, joint_key = jax.random.split(key, 4)
+        encoder_key, high_key, low_key, *joint_keys = jax.random.split(key, 5)
         hidden, output = settings.hidden_size, settings.output_size
         self.encoder = InstructionEncoder(hidden, hidden, key=encoder_key)
         self.high = eqx.nn.Linear(hidden, output, key=high_key)
         self.low = eqx.nn.Linear(hidden, output, key=low_key)
-        self.joint = (
-            eqx.nn.Linear(2 * output, 1, key=joint_key) if settings.comparison == "concat" else None
-        )
+        self.joint = None
+        if settings.comparison == "concat":
+            self.joint = (
+                eqx.nn.Linear(2 * output, output, key=joint_keys[0]),
+                eqx.nn.Linear(output, 1, key=joint_keys[1]),
+            )
 
     def embed_high(self, tokens: Int32[Array, "n"]) -> Float[Array, "output"]:
         return self.high(self.encoder(tokens))
@@ -56,7 +66,8 @@ class RelevanceClassifier(eqx.Module):
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """(log p, log(1 - p)) of relevance for two embeddings."""
         if self.joint is not None:
-            logit = self.joint(jax.nn.relu(jnp.concatenate([high, low])))[0]
+            hidden, output = self.joint
+            logit = output(jax.nn.relu(hidden(jnp.concatenate([high, low]))))[0]
             return jax.nn.log_sigmoid(logit), jax.nn.log_sigmoid(-logit)
         distance = jnp.abs(high - low).sum()
         return -distance, jnp.log(-jnp.expm1(-jnp.maximum(distance, SMALLEST_DISTANCE)))

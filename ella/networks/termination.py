@@ -134,3 +134,15 @@ class TerminationTable(eqx.Module):
     def _decide(self, image: UInt8[Array, "n 7 7 3"]) -> Bool[Array, "n L"]:
         scores = self.scores(image)
         return scores[..., 1] > scores[..., 0]
+
+
+@eqx.filter_jit
+def prepare(
+    classifier: TerminationClassifier,
+    statistics: RunningStatistics,
+    tokens: Int32[Array, "L n"],
+    dtype: Precision = "float32",
+    chunk: int = 256,
+) -> TerminationTable:
+    """A `TerminationTable`, made in one compiled call."""
+    return TerminationTable(classifier, statistics, tokens, dtype=dtype, chunk=chunk)

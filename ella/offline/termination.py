@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ella.networks.termination import Precision, TerminationTable
+from ella.networks.termination import Precision, prepare
 from ella.offline import cache
 from ella.offline.termination_examples import (
     TerminationExamples,
@@ -52,10 +52,10 @@ class TrainedTermination:
         time."""
         language = self.task.language
         tokens = language.tokens(jnp.arange(language.num_ids))
-        table = TerminationTable(
-            self.model.classifier, self.model.statistics, tokens, dtype=dtype, chunk=chunk
+        model = self.model
+        return LearnedTermination(
+            prepare(model.classifier, model.statistics, tokens, dtype=dtype, chunk=chunk)
         )
-        return LearnedTermination(table)
 
 
 def termination_classifier(

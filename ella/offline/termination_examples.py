@@ -119,9 +119,10 @@ def digest_of(path: Path) -> str:
 
 def _open(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if isinstance(file, np.ndarray):
-                raise InputError(f"{path}: not an .npz archive but a single array")
+        file = np.load(path, allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            raise InputError(f"{path}: not an .npz archive but a single array")
+        with file:
             missing = [name for name in FIELDS if name not in file.files]
             if missing:
                 raise InputError(f"{path}: has no array '{missing[0]}'; needs {', '.join(FIELDS)}")

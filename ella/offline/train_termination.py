@@ -18,6 +18,7 @@ from ella.networks.termination import (
     TerminationClassifier,
     TerminationNetworkSettings,
     TerminationTable,
+    prepare,
 )
 from ella.offline.termination_examples import TerminationExamples
 from ella.world.grammar import CLAUSE_KINDS, Language
@@ -295,9 +296,9 @@ def assess(
     variants_agree: how often the variant with the other article fires along on positives.
     """
     tokens = language.tokens(jnp.arange(language.num_ids))
-    decide = jax.jit(TerminationTable(model.classifier, model.statistics, tokens).__call__)
-    on_done = np.asarray(decide(jnp.asarray(examples.done_images)))
-    on_undone = np.asarray(decide(jnp.asarray(examples.undone_images)))
+    table = prepare(model.classifier, model.statistics, tokens)
+    on_done = np.asarray(_decide(table, jnp.asarray(examples.done_images)))
+    on_undone = np.asarray(_decide(table, jnp.asarray(examples.undone_images)))
     kinds = np.array([clause.kind for clause in language.clauses])
     variants = article_variants(language)
 
@@ -322,6 +323,11 @@ def assess(
         name: parts(kinds == kind) for name, kind in CLAUSE_KINDS.items() if (kinds == kind).any()
     }
     return record
+
+
+@eqx.filter_jit
+def _decide(table: TerminationTable, images: UInt8[Array, "N 7 7 3"]) -> Bool[Array, "N L"]:
+    return table(images)
 
 
 def _mean(values: np.ndarray) -> float:

@@ -66,12 +66,14 @@ def record(
     """Update with every success, one after the other in the arrays' own (row-major) order: time
     first and environments second for arrays [T, B].
 
-    Successes of different instructions do not meet, so the k-th success of every instruction is
-    taken in the same round, on a copy of the rows concerned; the table itself is read once and
-    written once, in place where its buffer may be reused.
+    Where a row and all its successes share something, no intersection on the way is empty and the
+    order does not matter. Only the other rows are gone through success by success; different
+    instructions do not meet, so the k-th success of each is taken in the same round. The table
+    itself is read once and written once, in place where its buffer may be reused.
     """
     num_ids = dataset.members.shape[0]
-    sets = pack(found).reshape(-1, dataset.members.shape[1])
+    found = found.reshape(-1, found.shape[-1])
+    sets = pack(found)
     counts = success.reshape(-1) & (sets != 0).any(-1)
     keys = jnp.where(counts, ids.reshape(-1), num_ids)
     order = jnp.argsort(keys, stable=True)
@@ -82,27 +84,34 @@ def record(
     starts = jnp.concatenate([jnp.ones(1, bool), keys[1:] != keys[:-1]])
     start = jax.lax.cummax(jnp.where(starts, position, 0))
     is_row = starts & counts
-    rounds = jnp.max(jnp.where(counts, position - start + 1, 0))
+    length = jnp.zeros_like(position).at[start].add(1)
+    times = jnp.zeros(found.shape, jnp.int32).at[start].add(found[order].astype(jnp.int32))
+    in_all = pack(times == length[:, None])
+
     before = dataset.members[jnp.where(is_row, keys, 0)]
+    is_new = is_row & (before == 0).all(-1)
+    shared_by_all = jnp.where(is_new[:, None], in_all, in_all & before)
+    in_turn = is_row & (shared_by_all == 0).all(-1)
+    rounds = jnp.max(jnp.where(in_turn, length, 0))
 
     def take_round(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         index, rows = carry
         at = jnp.minimum(position + index, keys.size - 1)
-        applies = is_row & (position + index < keys.size) & (start[at] == position)
+        applies = in_turn & (index < length)
         latest = sets[at]
         shared = rows & latest
         updated = jnp.where((shared != 0).any(-1, keepdims=True), shared, latest)
         return index + 1, jnp.where(applies[:, None], updated, rows)
 
+    rows = jnp.where(in_turn[:, None], before, shared_by_all)
     _, after = jax.lax.while_loop(
-        lambda carry: carry[0] < rounds, take_round, (jnp.zeros((), jnp.int32), before)
+        lambda carry: carry[0] < rounds, take_round, (jnp.zeros((), jnp.int32), rows)
     )
     written = jnp.where(is_row, keys, num_ids)
     grown = jnp.where(is_row[:, None], _popcount(after) - _popcount(before), 0).sum()
-    new = is_row & (before == 0).all(-1)
     return RelevanceDataset(
         members=dataset.members.at[written].set(after, mode="drop"),
-        num_seen=dataset.num_seen + new.sum(dtype=jnp.int32),
+        num_seen=dataset.num_seen + is_new.sum(dtype=jnp.int32),
         num_members=dataset.num_members + grown.astype(jnp.int32),
     )
 

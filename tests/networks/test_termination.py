@@ -1,5 +1,6 @@
 """The factorised termination classifier against the plain one."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +18,12 @@ LOW = find("opengoto-maze").language
 TOKENS = LOW.tokens(jnp.arange(LOW.num_ids))
 
 
+classify = eqx.filter_jit(lambda classifier, *pairs: classifier(*pairs))
+instruct = eqx.filter_jit(lambda classifier, tokens: classifier.instruct(tokens))
+decide = eqx.filter_jit(lambda table, images: table(images))
+scores = eqx.filter_jit(lambda table, images: table.scores(images))
+
+
 def some_images(num: int, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     parts = [rng.integers(0, high, (num, 7, 7)) for high in (8, 6, 3)]
@@ -29,8 +36,8 @@ def trained():
     settings = TerminationNetworkSettings(width=16, instruction_width=12, head_width=8)
     classifier = TerminationClassifier(settings, key=jax.random.key(0))
     images = some_images(64, seed=1)
-    rows = classifier.instruct(TOKENS)[np.arange(64) % LOW.num_ids]
-    _, moments = classifier(images, rows, None)
+    rows = instruct(classifier, TOKENS)[np.arange(64) % LOW.num_ids]
+    _, moments = classify(classifier, images, rows, None)
     return classifier, classifier.initial_statistics().follow(moments, 1.0)
 
 
@@ -38,34 +45,34 @@ def test_factorised_equals_pair_by_pair(trained):
     classifier, statistics = trained
     images = some_images(11)
     table = TerminationTable(classifier, statistics, TOKENS)
-    crossed = table.scores(images)
+    crossed = scores(table, images)
     frames, instructions = np.divmod(np.arange(11 * LOW.num_ids), LOW.num_ids)
-    modulations = jax.vmap(lambda row: classifier.instruct(row[None])[0])(TOKENS)
-    plain, _ = classifier(images[frames], modulations[instructions], statistics)
+    modulations = jnp.concatenate([instruct(classifier, row[None]) for row in TOKENS])
+    plain, _ = classify(classifier, images[frames], modulations[instructions], statistics)
     np.testing.assert_allclose(crossed.reshape(-1, 2), plain, rtol=1e-4, atol=1e-5)
     assert np.ptp(crossed) > 0.1
 
 
 def test_chunks_change_nothing(trained):
     images = some_images(37)
-    whole = TerminationTable(*trained, TOKENS, chunk=64)(images)
-    chunked = TerminationTable(*trained, TOKENS, chunk=10)(images)
+    whole = decide(TerminationTable(*trained, TOKENS, chunk=64), images)
+    chunked = decide(TerminationTable(*trained, TOKENS, chunk=10), images)
     assert whole.shape == (37, LOW.num_ids)
     np.testing.assert_array_equal(whole, chunked)
 
 
 def test_low_precision_decides_alike(trained):
     images = some_images(64)
-    full = TerminationTable(*trained, TOKENS)(images)
-    half = TerminationTable(*trained, TOKENS, dtype="bfloat16")(images)
+    full = decide(TerminationTable(*trained, TOKENS), images)
+    half = decide(TerminationTable(*trained, TOKENS, dtype="bfloat16"), images)
     assert (np.asarray(full) == np.asarray(half)).mean() > 0.97
 
 
 def test_rows_do_not_meet_at_use(trained):
     table = TerminationTable(*trained, TOKENS)
     images = some_images(8)
-    alone = np.concatenate([table.scores(image[None]) for image in images])
-    np.testing.assert_allclose(table.scores(images), alone, rtol=1e-4, atol=1e-5)
+    alone = np.concatenate([scores(table, image[None]) for image in images])
+    np.testing.assert_allclose(scores(table, images), alone, rtol=1e-4, atol=1e-5)
 
 
 def test_paper_size():

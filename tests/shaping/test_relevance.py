@@ -10,7 +10,7 @@ import pytest
 from ella.errors import InputError
 from ella.networks.relevance import RelevanceNetworkSettings
 from ella.shaping import relevance_dataset
-from ella.shaping.ella import ELLA, EllaSettings
+from ella.shaping.ella import ELLA, EllaSettings, EllaState, EpisodeLedger
 from ella.shaping.explanation import explain
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance import LearnedRelevance, RelevanceSettings
@@ -28,81 +28,70 @@ SPEC = find("unlock-maze")
 NETWORK = RelevanceNetworkSettings(hidden_size=32, output_size=32)
 FAST = RelevanceTrainingSettings(batch=16, learning_rate=3e-3)
 SLOW = replace(PAPER_TRAINING, learning_rate=3e-3, initial_epochs=3)
-WAYS = {
-    "rows": RelevanceSettings(NETWORK, FAST),
-    "pairs": RelevanceSettings(NETWORK, SLOW),
-    "concat": RelevanceSettings(replace(NETWORK, comparison="concat"), FAST),
-}
+ROWS = LearnedRelevance(SPEC, RelevanceSettings(NETWORK, FAST))
+PAIRS = LearnedRelevance(SPEC, RelevanceSettings(NETWORK, SLOW))
 IDS = jnp.arange(SPEC.language.num_ids)
 
 
 def truthful_dataset(ids) -> relevance_dataset.RelevanceDataset:
     """D as it would be after many successes of some instructions."""
-    relevance = LearnedRelevance(SPEC, WAYS["rows"])
-    empty = relevance_dataset.empty(SPEC.language.num_ids, relevance.num_low_level)
+    empty = relevance_dataset.empty(SPEC.language.num_ids, ROWS.num_low_level)
     ids = jnp.asarray(ids, jnp.int32)
     return relevance_dataset.record(
         empty, ids, oracle_relevance(SPEC, ids), jnp.ones(ids.shape, bool)
     )
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_begins_with_everything_and_learns_what_the_data_say(way):
-    relevance = LearnedRelevance(SPEC, WAYS[way])
-
-    @jax.jit
-    def start(key):
-        state = relevance.init(key=key)
-        return state, relevance.probability(state, IDS)
-
-    @jax.jit
-    def learn(state, dataset):
-        def update(iteration, state):
-            return relevance.fit(state, dataset, 49 + 50 * iteration, key=jax.random.key(1))[0]
-
-        state = jax.lax.fori_loop(0, 10, update, state)
-        return relevance.probability(state, IDS), relevance.validate(state)
-
-    state, before = start(jax.random.key(0))
-    assert (np.asarray(before) > 0.5).all()
-    after, measured = learn(state, truthful_dataset(IDS))
-    np.testing.assert_array_equal(np.asarray(after) > 0.5, oracle_relevance(SPEC, IDS))
-    assert {name: float(mean.total) for name, mean in measured.items()} == {
-        "relevance_accuracy": 1.0,
-        "relevance_precision": pytest.approx(1.0),
-        "relevance_recall": 1.0,
-    }
+@pytest.fixture(scope="module", params=[ROWS, PAIRS], ids=["rows", "pairs"])
+def learner(request):
+    """(relevance, its state before training, `fit` compiled)."""
+    relevance = request.param
+    state = jax.jit(lambda key: relevance.init(key=key))(jax.random.key(0))
+    key = jax.random.key(1)
+    fit = jax.jit(lambda state, data, iteration: relevance.fit(state, data, iteration, key=key))
+    return relevance, state, fit
 
 
-def test_updates_only_when_due_and_only_from_data():
-    relevance = LearnedRelevance(SPEC, WAYS["rows"])
-    key = jax.random.key(0)
+def same(one, other) -> bool:
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
 
-    @jax.jit
-    def fit(state, dataset, iteration):
-        return relevance.fit(state, dataset, iteration, key=key)
 
-    def same(one, other) -> bool:
-        pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-        return all(np.array_equal(a, b) for a, b in pairs)
+def test_begins_with_everything_and_learns_what_the_data_say(learner):
+    relevance, state, fit = learner
+    assert (np.asarray(relevance.probability(state, IDS)) > 0.5).all()
+    for update in range(10):
+        state, measured = fit(state, truthful_dataset(IDS), jnp.int32(49 + 50 * update))
+    called = np.asarray(relevance.probability(state, IDS)) > 0.5
+    np.testing.assert_array_equal(called, oracle_relevance(SPEC, IDS))
+    found = {name: float(mean.total) for name, mean in measured.items()}
+    assert found == pytest.approx(
+        {"relevance_accuracy": 1.0, "relevance_precision": 1.0, "relevance_recall": 1.0}
+    )
 
-    state = jax.jit(lambda key: relevance.init(key=key))(key)
+
+def test_updates_only_when_due_and_only_from_data(learner):
+    _, state, fit = learner
     some, none = truthful_dataset([2]), relevance_dataset.empty(6, 36)
-    kept, measured = fit(state, some, 48)
+    kept, measured = fit(state, some, jnp.int32(48))
     assert same(kept, state)
     assert float(measured["relevance_accuracy"].count) == 0
-    unchanged, measured = fit(state, none, 49)
+    unchanged, measured = fit(state, none, jnp.int32(49))
     assert same(unchanged, state)
-    assert float(measured["relevance_accuracy"].total) == 0.5
-    assert not same(fit(state, some, 49)[0], state)
+    assert float(measured["relevance_accuracy"].total) == pytest.approx(0.5)
+    assert not same(fit(state, some, jnp.int32(49))[0], state)
 
-    # Seeds with different amounts of data do not disturb one another.
+
+def test_seeds_with_different_amounts_of_data_do_not_meet(learner):
+    _, state, fit = learner
+    some, none = truthful_dataset([2]), relevance_dataset.empty(6, 36)
     stacked = jax.tree.map(lambda a, b: jnp.stack([a, b]), some, none)
     both = jax.tree.map(lambda a: jnp.stack([a, a]), state)
-    together, _ = jax.jit(jax.vmap(fit, in_axes=(0, 0, None)))(both, stacked, 49)
-    for index, alone in enumerate((fit(state, some, 49)[0], state)):
+    due = jnp.int32(49)
+    together, _ = jax.jit(jax.vmap(fit, in_axes=(0, 0, None)))(both, stacked, due)
+    for index, alone in enumerate((fit(state, some, due)[0], state)):
         for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
-            np.testing.assert_allclose(a[index], b, rtol=1e-3, atol=1e-5)
+            np.testing.assert_allclose(a[index], b, rtol=1e-2, atol=1e-4)
 
 
 def test_pairs_are_balanced_and_true():
@@ -122,22 +111,26 @@ def test_pairs_are_balanced_and_true():
     assert set(low[(row == 0) & label]) == {3, 5}
 
 
-def test_predictions_for_a_rollout_follow_its_table():
-    relevance = LearnedRelevance(SPEC, WAYS["rows"])
-    state = jax.jit(lambda key: relevance.init(key=key))(jax.random.key(0))
+def test_predictions_for_a_rollout_follow_its_table(learner):
+    relevance, state, _ = learner
     ids = jnp.array([4, 1, 1, 0])
     table = InstructionTable(ids, SPEC.language.tokens(ids))
     found = relevance.relevant(state, table)
     np.testing.assert_array_equal(found, np.asarray(relevance.probability(state, ids)) > 0.5)
 
 
-def test_explains_an_instruction():
-    relevance = LearnedRelevance(SPEC, WAYS["rows"])
+def test_explains_an_instruction(learner):
+    relevance, learned, _ = learner
+    text = "open the green door"
     low = low_level_of(SPEC).language
     shaper = ELLA(visible_termination(low), relevance, EllaSettings(), SPEC.language.num_ids)
-    state = shaper.init(2, key=jax.random.key(0))
-    text = "open the green door"
-    state = replace(state, dataset=truthful_dataset([SPEC.language.find(text)]))
+    nothing = jnp.zeros((2, 36), bool)
+    state = EllaState(
+        EpisodeLedger(nothing, nothing, jnp.zeros(2)),
+        jnp.int32(0),
+        truthful_dataset([SPEC.language.find(text)]),
+        learned,
+    )
     found = explain(SPEC, shaper, state, text)
     assert found.seen
     assert len(found.judgements) == 36

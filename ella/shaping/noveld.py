@@ -1,0 +1,142 @@
+"""NovelD: a bonus for steps from known into novel states, once an episode and state."""
+
+from dataclasses import dataclass, replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int32, PRNGKeyArray, UInt8
+
+from ella.errors import InputError
+from ella.measurement import Measurements, mean_of
+from ella.networks.novelty import ConvolutionalEncoder, DenseLayers
+from ella.shaping.shaper import AbstractRewardShaper
+from ella.shaping.visits import Visits, count_visits, no_visits
+from ella.trajectory import Trajectory
+
+STRIDES = (1, 2, 2)
+SMALLEST_SQUARE = 1e-12
+"""Below it a distance has no gradient: the root's would not be finite."""
+
+
+@dataclass(frozen=True)
+class NoveldSettings:
+    """What NovelD pays, and how its predictor learns. The defaults are those of its release."""
+
+    coefficient: float = 0.5
+    """The bonus for one unit of novelty, in units of the scaled reward."""
+    known_share: float = 0.5
+    """Alpha: the share of the earlier state's novelty that is taken off."""
+    channels: tuple[int, int, int] = (32, 128, 512)
+    """Of the random encoder's convolutions."""
+    width: int = 1024
+    """Of the random encoder's dense layers and the predictor's first two."""
+    features: int = 128
+    """Of the target's and the predictor's other layers."""
+    learning_rate: float = 1e-4
+    """Of Adam; one step per rollout."""
+    max_gradient_norm: float = 40.0
+    """Gradients of the predictor are scaled down to this norm."""
+
+    def __post_init__(self) -> None:
+        if self.coefficient < 0:
+            raise InputError(f"noveld coefficient must not be negative, not {self.coefficient}")
+        if self.learning_rate <= 0:
+            raise InputError("noveld learning_rate must be positive")
+        if min(*self.channels, self.width, self.features) < 1:
+            raise InputError("noveld channels, width and features must be at least 1")
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class NoveldState:
+    """What changes while one seed trains, and its own random networks."""
+
+    encoder: ConvolutionalEncoder
+    """Random and fixed; target and predictor see views through it."""
+    target: DenseLayers
+    predictor: DenseLayers
+    optimiser: optax.OptState
+    visits: Visits
+
+
+class NovelD(AbstractRewardShaper):
+    """Pays for max(novelty after - alpha * novelty before, 0) where the episode has not come to
+    the state before; novelty is the distance of the predictor from the target."""
+
+    settings: NoveldSettings = eqx.field(static=True)
+    horizon: int = eqx.field(static=True)
+    """The length of the longest episode."""
+
+    def init(self, num_envs: int, *, key: PRNGKeyArray) -> NoveldState:
+        settings = self.settings
+        width, features = settings.width, settings.features
+        encoder_key, target_key, predictor_key = jax.random.split(key, 3)
+        predictor = DenseLayers(
+            (width, width, width, features, features, features), key=predictor_key
+        )
+        return NoveldState(
+            encoder=ConvolutionalEncoder(
+                settings.channels, STRIDES, (width, width), key=encoder_key
+            ),
+            target=DenseLayers((width, *(features,) * 4), key=target_key),
+            predictor=predictor,
+            optimiser=_optimiser(settings).init(predictor),
+            visits=no_visits(num_envs, self.horizon),
+        )
+
+    def shape(
+        self, state: NoveldState, trajectory: Trajectory
+    ) -> tuple[NoveldState, Float[Array, "T B"], Measurements]:
+        encoded = _encode(state, jnp.stack([trajectory.image, trajectory.next_image]))
+        before, after = _novelty(state.predictor, state.target(encoded), encoded)
+        visits, counted = count_visits(state.visits, trajectory)
+        is_new = counted == 1
+        gained = jnp.maximum(after - self.settings.known_share * before, 0.0)
+        bonus = self.settings.coefficient * jnp.where(is_new, gained, 0.0)
+        measurements = {
+            "noveld_bonus": mean_of(bonus),
+            "noveld_novelty": mean_of(after),
+            "noveld_first_visits": mean_of(is_new),
+        }
+        return replace(state, visits=visits), bonus, measurements
+
+    def fit(
+        self,
+        state: NoveldState,
+        trajectory: Trajectory,
+        iteration: Int32[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[NoveldState, Measurements]:
+        encoded = _encode(state, trajectory.next_image)
+        targets = state.target(encoded)
+
+        def loss_of(predictor: DenseLayers) -> Float[Array, ""]:
+            return _novelty(predictor, targets, encoded).mean(1).sum()
+
+        loss, gradient = jax.value_and_grad(loss_of)(state.predictor)
+        changes, optimiser = _optimiser(self.settings).update(gradient, state.optimiser)
+        predictor = optax.apply_updates(state.predictor, changes)
+        return replace(state, predictor=predictor, optimiser=optimiser), {
+            "noveld_loss": mean_of(loss)
+        }
+
+
+def _encode(state: NoveldState, image: UInt8[Array, "*rows 7 7 3"]) -> Float[Array, "*rows W"]:
+    return jax.nn.relu(state.encoder(image.astype(jnp.float32)))
+
+
+def _novelty(
+    predictor: DenseLayers, targets: Float[Array, "*rows F"], encoded: Float[Array, "*rows W"]
+) -> Float[Array, "*rows"]:
+    squared = jnp.square(predictor(encoded) - targets).sum(-1)
+    return jnp.sqrt(jnp.maximum(squared, SMALLEST_SQUARE))
+
+
+def _optimiser(settings: NoveldSettings) -> optax.GradientTransformation:
+    return optax.chain(
+        optax.clip_by_global_norm(settings.max_gradient_norm),
+        optax.adam(settings.learning_rate),
+    )

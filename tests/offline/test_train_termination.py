@@ -1,0 +1,132 @@
+"""The termination classifier learns from the expert and from files."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ella.errors import InputError
+from ella.offline.termination import assess_on_task, termination_classifier
+from ella.offline.termination_examples import TerminationExamples
+from ella.offline.train_termination import (
+    SMALL_TRAINING,
+    TerminationTrainingSettings,
+    _Data,
+    draw_batch,
+)
+from ella.shaping.termination import visible_termination
+from ella.world.tasks import find
+
+TASK = find("goto-room")
+LANGUAGE = TASK.language
+
+
+def synthetic_views(num: int, seed: int) -> np.ndarray:
+    """Objects strewn over an empty view, one of them straight ahead in half of the views."""
+    rng = np.random.default_rng(seed)
+    views = np.zeros((num, 7, 7, 3), np.uint8)
+    views[..., 0] = 1
+    there = rng.random((num, 7, 7)) < 0.15
+    there[:, 3, 5] = np.arange(num) % 2 == 0
+    there[:, 3, 6] = False
+    views[..., 0] = np.where(there, rng.integers(5, 8, there.shape), views[..., 0])
+    views[..., 1] = np.where(there, rng.integers(0, 6, there.shape), 0)
+    return views
+
+
+@pytest.fixture(scope="module")
+def examples_file(tmp_path_factory):
+    views = synthetic_views(3000, seed=0)
+    truth = np.asarray(visible_termination(LANGUAGE)(jnp.asarray(views)))
+    rng = np.random.default_rng(1)
+    ids = np.where(truth.any(-1), np.argmax(truth, -1), rng.integers(0, 36, len(views)))
+    wrong = rng.random(len(views)) < 0.3
+    ids = np.where(wrong, rng.integers(0, 36, len(views)), ids)
+    path = tmp_path_factory.mktemp("examples") / "examples.npz"
+    np.savez_compressed(
+        path,
+        images=views,
+        instructions=np.array([LANGUAGE.text(i) for i in ids]),
+        labels=truth[np.arange(len(views)), ids],
+    )
+    return path
+
+
+@pytest.mark.slow
+def test_learns_from_a_file_and_is_recalled(examples_file, tmp_path):
+    settings = replace(SMALL_TRAINING, max_steps=300)
+    seen = []
+    trained = termination_classifier(
+        TASK, settings, examples=examples_file, directory=tmp_path, progress=seen.append
+    )
+    assert trained.record["accuracy"] == max(progress.accuracy for progress in seen)
+    assert trained.record["accuracy"] > 0.9
+    assert trained.record["kinds"]["goto"]["accuracy"] == trained.record["accuracy"]
+    assert seen[0].loss > seen[-1].loss
+
+    views = synthetic_views(200, seed=9)
+    decided = np.asarray(trained.prepared()(jnp.asarray(views)))
+    truth = np.asarray(visible_termination(LANGUAGE)(jnp.asarray(views)))
+    assert decided[truth].mean() + (~decided[~truth]).mean() > 1.8
+
+    # A second run finds the first one's result and trains no more.
+    seen.clear()
+    recalled = termination_classifier(
+        TASK, settings, examples=examples_file, directory=tmp_path, progress=seen.append
+    )
+    assert not seen
+    assert recalled.record == trained.record
+    np.testing.assert_array_equal(recalled.prepared()(jnp.asarray(views)), decided)
+
+
+@pytest.mark.slow
+def test_learns_from_the_expert(tmp_path):
+    settings = replace(SMALL_TRAINING, max_steps=300)
+    said = []
+    trained = termination_classifier(TASK, settings, directory=tmp_path, say=said.append)
+    assert any("1000 expert episodes" in line for line in said)
+    record = trained.record
+    assert record["accuracy"] > 0.85
+    assert set(record["kinds"]) == {"goto"}
+    assert 0 < record["best_step"] <= record["steps"] == 300
+
+    found = assess_on_task(trained, find("putnext-room"), 64, key=jax.random.key(0))
+    assert found["all"]["views"] > 64
+    assert found["all"]["goto"]["accuracy"] > 0.8
+    assert found["locked_door"]["views"] == 0
+
+
+def test_batches_have_the_stated_proportions():
+    ids = np.arange(36, dtype=np.int32)
+    marked = np.zeros((36, 7, 7, 3), np.uint8)
+    marked[:, 0, 0, 0] = ids
+    before = marked.copy()
+    before[:, 0, 0, 1] = 1
+    data = _Data.of(TerminationExamples(marked, ids, before, ids, exclusive=True))
+    images, drawn, labels = (
+        np.asarray(part) for part in draw_batch(data, 400, True, 36, key=jax.random.key(0))
+    )
+    own, earlier = images[:, 0, 0, 0], images[:, 0, 0, 1] == 1
+    assert labels.sum() == 200
+    assert (own[labels == 1] == drawn[labels == 1]).all()
+    assert earlier.sum() == 100
+    assert (own[earlier] == drawn[earlier]).all()
+    mismatched = (labels == 0) & ~earlier
+    assert mismatched.sum() == 100
+    assert (own[mismatched] != drawn[mismatched]).all()
+    assert len(set((drawn - own)[mismatched] % 36)) > 25
+    _, _, labels = draw_batch(data, 400, False, 36, key=jax.random.key(0))
+    assert labels.sum() == 200
+
+
+def test_steps_follow_the_data():
+    settings = TerminationTrainingSettings()
+    assert settings.steps(15_000) == 4102
+    assert settings.steps(100) == 27
+    assert replace(settings, max_steps=10).steps(15_000) == 10
+    with pytest.raises(InputError, match="episodes"):
+        TerminationTrainingSettings(episodes=0)
+    with pytest.raises(InputError, match="batch"):
+        TerminationTrainingSettings(batch=2)
