@@ -127,16 +127,18 @@ class Ground:
     def is_passage(self) -> Mask:
         """Cells that keep their neighbours connected: an object there may cut cells off.
 
-        A cell is harmless if those of its four neighbours that are not walls are joined to one
-        another through the diagonal cells.
+        A cell is harmless if its free neighbours are joined to one another through free diagonal
+        cells, and its other neighbours, unless they are walls, can be reached from a diagonal.
         """
         kind = kind_of(self.cells)
-        matters = self.ahead(kind != WALL)
         is_free = (kind == EMPTY) | (kind == DOOR) | (kind == CLOSED_DOOR)
         front = _neighbours(self.cells.shape[-1], self.height)
-        joined = is_free[np.roll(front, -1, 0)[np.arange(4)[:, None], front]]
-        joined &= matters & jnp.roll(matters, -1, 0)
-        return jnp.sum(matters, 0) - jnp.sum(joined, 0) > 1
+        free = is_free[front]
+        diagonal = is_free[np.roll(front, -1, 0)[np.arange(4)[:, None], front]]
+        joined = free & jnp.roll(free, -1, 0) & diagonal
+        parts = jnp.sum(free, 0) - jnp.sum(joined, 0)
+        seen = free | diagonal | jnp.roll(diagonal, 1, 0) | (kind == WALL)[front]
+        return (parts > 1) | ~jnp.all(seen, 0)
 
 
 def _neighbours(num_cells: int, height: int) -> np.ndarray:

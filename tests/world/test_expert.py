@@ -1,0 +1,183 @@
+"""The expert against a breadth-first search that knows only the rules of the game."""
+
+from collections import deque
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ella
+from ella.errors import InputError
+from ella.world import expert
+from ella.world.encoding import DONE, DROP, encode_triples
+from ella.world.state import State
+from ella.world.tasks import TaskSpec
+
+STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))
+EMPTY, OPEN_DOOR, CLOSED_DOOR, LOCKED_DOOR, KEY = 1, 4, 11, 12, 5
+
+
+def class_of(cell: int) -> int:
+    return cell & 0xF0 | 4 if cell & 15 in (11, 12) else cell
+
+
+def shortest_length(description: dict[str, Any], verb: str, target: int) -> int:
+    """Fewest actions for one 'go to', 'open' or 'pick up', by search over whole game states.
+
+    Only what the task needs is moved: the target, and the key of a locked door, which stays in
+    hand until the door is unlocked. A game state is: pose, grid, hand.
+    """
+    grid = encode_triples(description["grid"])
+    useful = {int(cell) & 0xF0 | KEY for cell in grid.flat if cell & 15 == LOCKED_DOOR}
+    height = grid.shape[1]
+    start = (*description["agent_pos"], description["agent_dir"], grid.tobytes(), 0)
+    distance = {start: 0}
+    queue = deque([start])
+    while queue:
+        state = queue.popleft()
+        x, y, direction, cells, hand = state
+        fx, fy = x + STEPS[direction][0], y + STEPS[direction][1]
+        index = fx * height + fy
+        front = cells[index]
+        if verb == "go to" and class_of(front) == target and distance[state] > 0:
+            return distance[state]
+
+        def with_front(cell: int, cells: bytes = cells, index: int = index) -> bytes:
+            return cells[:index] + bytes([cell]) + cells[index + 1 :]
+
+        following = [
+            (x, y, (direction - 1) % 4, cells, hand),
+            (x, y, (direction + 1) % 4, cells, hand),
+        ]
+        kind = front & 15
+        if kind in (EMPTY, OPEN_DOOR):
+            following.append((fx, fy, direction, cells, hand))
+        if hand == 0 and front == target and verb == "pick up":
+            return distance[state] + 1
+        is_locked = any(cell & 15 == LOCKED_DOOR for cell in cells)
+        if hand == 0 and front in useful and is_locked:
+            following.append((x, y, direction, with_front(EMPTY), front))
+        if hand and front == EMPTY and not is_locked:
+            following.append((x, y, direction, with_front(hand), 0))
+        if kind == CLOSED_DOOR or (kind == LOCKED_DOOR and hand == front & 0xF0 | KEY):
+            if verb == "open" and class_of(front) == target:
+                return distance[state] + 1
+            following.append((x, y, direction, with_front(front & 0xF0 | OPEN_DOOR), hand))
+        for state_after in following:
+            if state_after not in distance:
+                distance[state_after] = distance[state] + 1
+                queue.append(state_after)
+    raise AssertionError(f"no way to {description['mission']}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "task",
+    ["goto-room", "goto-maze", "open-maze", "opengoto-maze", "pick-maze", "unlock-maze"],
+)
+def test_plans_are_shortest(task: str) -> None:
+    env = ella.make(task)
+    levels = jax.jit(env.generate, static_argnums=1)(jax.random.key(7), 512)
+    found = jax.device_get(expert.solve(env, levels))
+    levels = jax.device_get(levels)
+    for index in range(100):
+        level = ella.world.describe(one(levels, index))
+        verb = next(v for v in ("go to", "open", "pick up") if level["mission"].startswith(v))
+        target = int(levels.instruction.objects[index, 0, 0])
+        assert found.lengths[index] == shortest_length(level, verb, target), level
+
+
+def one(batch: State, index: int) -> State:
+    return jax.tree.map(lambda leaf: leaf[index], batch)
+
+
+CROWDED = TaskSpec(
+    "crowded",
+    ("pickup", "putnext", "open"),
+    rows=3,
+    cols=3,
+    room_size=5,
+    distractors=18,
+    lock_probability=1.0,
+    implicit_unlock=True,
+)
+
+
+@pytest.mark.slow
+def test_crowded_levels_with_a_locked_room_are_solved() -> None:
+    env = ella.make(CROWDED)
+    levels = jax.jit(env.generate, static_argnums=1)(jax.random.key(2), 256)
+    found = jax.device_get(expert.solve(env, levels))
+    assert found.success.all(), np.flatnonzero(~found.success)
+
+
+def test_an_episode_is_the_same_planned_stage_by_stage_or_action_by_action() -> None:
+    env = ella.make("goto-maze")
+    levels = jax.jit(env.generate, static_argnums=1)(jax.random.key(7), 512)
+    found = jax.device_get(expert.solve(env, levels))
+    act = jax.jit(jax.vmap(partial(expert.expert_action, env.spec)))
+    step = jax.jit(jax.vmap(env.step))
+    states = levels
+    terminated = np.zeros(512, bool)
+    for t in range(int(found.lengths.max())):
+        action = act(states)
+        playing = t < found.lengths
+        np.testing.assert_array_equal(np.asarray(action)[playing], found.actions[playing, t])
+        timestep = step(states, action)
+        states = timestep.state
+        ends = np.asarray(timestep.terminated) & playing
+        np.testing.assert_array_equal(ends, t == found.lengths - 1)
+        terminated |= ends
+    assert terminated.all()
+    assert (
+        found.actions[np.arange(found.actions.shape[1]) >= found.lengths[:, None]] == DONE
+    ).all()
+
+
+def test_hands_are_freed_before_an_object_is_fetched() -> None:
+    spec = TaskSpec("fetch", ("pickup",), cols=1, room_size=6, distractors=2)
+    env = ella.make(spec)
+    state = env.reset(jax.random.key(0)).state
+    state = replace(state, carrying=jnp.uint8(0x56))
+    found = expert.solve(env, jax.tree.map(lambda leaf: leaf[None], state), 32)
+    actions = np.asarray(found.actions[0, : int(found.lengths[0])])
+    assert bool(found.success[0])
+    assert DROP in actions
+
+
+def test_demonstrations_hold_the_views_of_whole_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expert, "CHUNK", 32)
+    env = ella.make("goto-room")
+    episodes = expert.rollout(env, jax.random.key(1), 40)
+    N, T = episodes.actions.shape
+    assert N == 40
+    assert episodes.images.shape == (N, T + 1, 7, 7, 3)
+    assert episodes.directions.shape == (N, T + 1)
+    assert episodes.success.all()
+    states = jax.jit(env.generate, static_argnums=1)(jax.random.split(jax.random.key(1))[0], 32)
+    for t in range(int(episodes.lengths[:32].max())):
+        seen = jax.vmap(env.observe)(states)
+        playing = t <= episodes.lengths[:32]
+        np.testing.assert_array_equal(episodes.images[:32, t][playing], seen.image[playing])
+        np.testing.assert_array_equal(episodes.directions[:32, t][playing], seen.direction[playing])
+        states = jax.vmap(env.step)(states, jnp.asarray(episodes.actions[:32, t], jnp.int32)).state
+
+    short = expert.demonstrations(env, jax.random.key(1), 40)
+    assert short.success.all()
+    assert (short.earlier_steps < short.lengths).all()
+    assert (short.earlier_steps >= 0).all()
+    assert len(np.unique(short.earlier_steps)) > 3
+    # The target stands right before the agent at the end, and not at the moment before.
+    targets = np.asarray(env.language.decode(jnp.asarray(short.instruction_ids)).objects[:, 0, 0])
+    in_front = encode_triples(short.final_images[:, 3, 5])
+    np.testing.assert_array_equal(in_front, targets)
+    assert (encode_triples(short.earlier_images[:, 3, 5]) != targets).all()
+
+
+def test_a_number_of_episodes_must_be_positive() -> None:
+    with pytest.raises(InputError, match="positive"):
+        expert.demonstrations(ella.make("goto-room"), jax.random.key(0), 0)
