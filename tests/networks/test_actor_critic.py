@@ -1,6 +1,7 @@
 """The whole policy network."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,11 @@ from ella.world.grammar import VOCABULARY_SIZE
 from ella.world.state import Observation
 
 TINY = dataclasses.replace(SMALL_NETWORK, width=8, instruction_width=8, memory_width=8)
+
+
+@jax.jit
+def tiny(key: jax.Array) -> ActorCritic:
+    return ActorCritic(TINY, key=key)
 
 
 def count(tree: object) -> int:
@@ -101,28 +107,25 @@ def inputs(T: int, B: int, seed: int = 0) -> tuple[jax.Array, jax.Array]:
 
 def test_bfloat16_is_close_to_float32() -> None:
     config = NetworkConfig(width=32, instruction_width=32, memory_width=32)
-    wide = ActorCritic(config, key=jax.random.key(0))
-    narrow = ActorCritic(
-        dataclasses.replace(config, compute_dtype="bfloat16"), key=jax.random.key(0)
-    )
+    narrow = dataclasses.replace(config, compute_dtype="bfloat16")
     image, tokens = inputs(1, 64)
 
-    def logits(network: ActorCritic) -> jax.Array:
+    @partial(jax.jit, static_argnums=0)
+    def logits(config: NetworkConfig) -> jax.Array:
+        network = ActorCritic(config, key=jax.random.key(0))
         seen, _ = network.see(image, network.instruct(tokens)[None])
         memory = network.remember(seen[0], network.initial_memory(64), jnp.ones(64, bool))
         return network.logits(memory.hidden)
 
-    one, other = logits(wide), logits(narrow)
+    one, other = logits(config), logits(narrow)
     assert one.dtype == other.dtype == jnp.float32
     assert 0 < np.abs(one - other).max() < 0.1
     assert np.std(one) > 0.1
 
 
 def test_policy_acts_alone_as_in_a_batch_with_the_same_statistics() -> None:
-    network = ActorCritic(TINY, key=jax.random.key(0))
+    network = tiny(jax.random.key(0))
     image, tokens = inputs(1, 3)
-    _, moments = network.see(image, network.instruct(tokens)[None])
-    statistics = network.initial_statistics().follow(moments, 1.0)
     memory = Memory(*jax.random.normal(jax.random.key(3), (2, 3, 8)))
     observation = Observation(
         image=image[0],
@@ -130,26 +133,34 @@ def test_policy_acts_alone_as_in_a_batch_with_the_same_statistics() -> None:
         mission=tokens,
         instruction_id=jnp.zeros(3, int),
     )
-    together = jax.vmap(lambda o, m: act(network, statistics, o, m))(observation, memory)
-    seen, _ = network.see(image, network.instruct(tokens)[None], statistics)
-    after = network.remember(seen[0], memory, jnp.zeros(3, bool))
-    np.testing.assert_allclose(together.logits, network.logits(after.hidden), atol=1e-5)
-    np.testing.assert_array_equal(together.action, together.logits.argmax(-1))
     one = jax.tree.map(lambda leaf: leaf[1], (observation, memory))
-    alone = act(network, statistics, *one)
+
+    @jax.jit
+    def run(network: ActorCritic, keys: jax.Array) -> tuple:
+        modulations = network.instruct(tokens)
+        _, moments = network.see(image, modulations[None])
+        statistics = network.initial_statistics().follow(moments, 1.0)
+        seen, _ = network.see(image, modulations[None], statistics)
+        after = network.remember(seen[0], memory, jnp.zeros(3, bool))
+        together = jax.vmap(lambda o, m: act(network, statistics, o, m))(observation, memory)
+        alone = act(network, statistics, *one, modulations=modulations[1])
+        sample = partial(act, network, statistics, *one, "sampled", modulations=modulations[1])
+        drawn = jax.vmap(lambda key: sample(key=key).action)(keys)
+        return network.logits(after.hidden), together, alone, drawn
+
+    want, together, alone, drawn = run(network, jax.random.split(jax.random.key(5), 4000))
+    np.testing.assert_allclose(together.logits, want, atol=1e-5)
+    np.testing.assert_array_equal(together.action, together.logits.argmax(-1))
     np.testing.assert_allclose(alone.logits, together.logits[1], atol=1e-5)
     np.testing.assert_allclose(alone.memory.cell, together.memory.cell[1], atol=1e-5)
-
-    keys = jax.random.split(jax.random.key(5), 4000)
-    drawn = jax.vmap(lambda k: act(network, statistics, *one, "sampled", key=k).action)(keys)
-    frequency = np.bincount(drawn, minlength=7) / len(keys)
+    frequency = np.bincount(drawn, minlength=7) / len(drawn)
     np.testing.assert_allclose(frequency, jax.nn.softmax(alone.logits), atol=0.04)
-    with pytest.raises(InputError, match="key"):
-        act(network, statistics, *one, "sampled")
+    with pytest.raises(InputError, match="mode"):
+        act(network, network.initial_statistics(), *one, "random")
 
 
 def test_memory_is_cleared_where_an_episode_begins() -> None:
-    network = ActorCritic(TINY, key=jax.random.key(0))
+    network = tiny(jax.random.key(0))
     seen = jax.random.normal(jax.random.key(1), (2, 32))
     memory = Memory(*jax.random.normal(jax.random.key(2), (2, 2, 8)))
     after = network.remember(seen, memory, jnp.array([True, False]))

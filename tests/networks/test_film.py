@@ -20,6 +20,7 @@ from ella.networks.normalisation import EPSILON
 
 
 def reference_convolution(x: jax.Array, convolution: Convolution) -> jax.Array:
+    bias = 0 if convolution.bias is None else convolution.bias
     return (
         jax.lax.conv_general_dilated(
             x,
@@ -28,7 +29,7 @@ def reference_convolution(x: jax.Array, convolution: Convolution) -> jax.Array:
             [(1, 1), (1, 1)],
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )
-        + convolution.bias
+        + bias
     )
 
 
@@ -39,23 +40,23 @@ def windows(x: jax.Array) -> jax.Array:
     return grouped.reshape(n, h * w // 4, 4, c)
 
 
-@pytest.mark.parametrize(("size", "kernel"), [(7, 2), (4, 3)])
-def test_patches_times_matrix_is_the_convolution(size: int, kernel: int) -> None:
-    convolution = Convolution(5, 6, kernel, key=jax.random.key(0))
-    x = jax.random.normal(jax.random.key(1), (3, size, size, 5))
-    got = convolved(convolution, pooled_patches(x, kernel, 2))
+def test_patches_times_matrix_is_the_convolution() -> None:
+    convolution = Convolution(5, 6, 2, key=jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (3, 7, 7, 5))
+    got = convolved(convolution, pooled_patches(x, 2, 2))
     np.testing.assert_allclose(got, windows(reference_convolution(x, convolution)), atol=1e-5)
 
 
-def test_dense_matrix_is_the_convolution_on_the_2x2_grid() -> None:
-    convolution = Convolution(5, 6, 3, grid=2, key=jax.random.key(0))
-    x = jax.random.normal(jax.random.key(1), (3, 2, 2, 5))
-    want = reference_convolution(x, convolution).reshape(3, 4, 6)
-    np.testing.assert_allclose(on_grid(convolution, x.reshape(3, 4, 5)), want, atol=1e-5)
+@pytest.mark.parametrize(("grid", "pool"), [(4, 2), (4, 1), (2, 1)])
+def test_one_matrix_is_the_convolution_of_a_whole_grid(grid: int, pool: int) -> None:
+    convolution = Convolution(5, 6, 3, grid=grid, pool=pool, key=jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (3, grid, grid, 5))
+    want = reference_convolution(x, convolution)
+    want = windows(want) if pool == 2 else want
+    flat = x.reshape(3, grid * grid, 5)
+    np.testing.assert_allclose(on_grid(convolution, flat), want.reshape(3, -1, 6), atol=1e-5)
     ready = assembled(convolution, "float32")
-    np.testing.assert_array_equal(
-        on_grid(ready, x.reshape(3, 4, 5)), on_grid(convolution, x.reshape(3, 4, 5))
-    )
+    np.testing.assert_array_equal(on_grid(ready, flat), on_grid(convolution, flat))
 
 
 def test_onehot_encoding() -> None:
@@ -98,7 +99,7 @@ def test_trunk_against_a_plain_implementation() -> None:
     x = pool(plain_norm(grid(x, stem.first), stem.first_norm))
     x = pool(plain_norm(grid(x, stem.second), stem.second_norm))
     want = grid(plain_norm(grid(x, stem.third), stem.third_norm), stem.fourth)
-    got, _ = stem(jnp.asarray(image), None)
+    got, _ = jax.jit(lambda image: stem(image, None))(image)
     np.testing.assert_allclose(got, want.reshape(T, B, 4, C), atol=1e-4)
 
     flat = instruction @ tail.modulation.weight + tail.modulation.bias
@@ -107,7 +108,7 @@ def test_trunk_against_a_plain_implementation() -> None:
     first, inner_norm, second = tail.inner[0]
     x = grid(plain_norm(grid(x, first), inner_norm), second)
     x = plain_norm(x * parts[2][:, :, None, None] + parts[3][:, :, None, None], tail.norms[1])
-    features, moments = tail(got, tail.modulations(instruction), None)
+    features, moments = jax.jit(lambda x, i: tail(x, tail.modulations(i), None))(got, instruction)
     np.testing.assert_allclose(features, x.max((2, 3)), atol=1e-4)
     assert len(moments) == len(tail.initial_statistics()) == 3
 

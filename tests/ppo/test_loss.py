@@ -1,0 +1,95 @@
+"""The loss by hand, and its gradient against finite differences."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ella.networks.actor_critic import ActorCritic, Memory, NetworkConfig
+from ella.ppo.loss import Sequences, ppo_loss, replay
+from ella.ppo.settings import PPOConfig
+from ella.world.grammar import VOCABULARY_SIZE
+
+L, N, R, WIDTH = 3, 4, 5, 4
+NETWORK = NetworkConfig(
+    width=WIDTH, instruction_width=4, memory_width=4, head_width=4, variant="onehot"
+)
+CONFIG = PPOConfig(
+    network=NETWORK, num_envs=N, rollout_length=L, bptt_length=L, minibatch_frames=L * N, unroll=1
+)
+
+
+def make_sequences(dtype: type) -> tuple[jax.Array, Sequences]:
+    rng = np.random.default_rng(0)
+    tokens = jnp.asarray(rng.integers(0, VOCABULARY_SIZE, (R, 6)), jnp.int32)
+    number = lambda scale=1.0: jnp.asarray(rng.normal(size=(L, N)) * scale, dtype)  # noqa: E731
+    return tokens, Sequences(
+        image=jnp.asarray(rng.integers(0, [11, 6, 3], (L, N, 7, 7, 3)), jnp.uint8),
+        first=jnp.asarray(rng.random((L, N)) < 0.3),
+        instruction_row=jnp.asarray(rng.integers(0, R, (L, N)), jnp.int32),
+        action=jnp.asarray(rng.integers(0, 7, (L, N)), jnp.int32),
+        log_prob=-1.9 + number(0.1),
+        value=number(),
+        advantage=number(),
+        returns=number(),
+        memory=Memory(*jnp.asarray(rng.normal(size=(2, N, 4)), dtype)),
+    )
+
+
+def test_loss_by_hand() -> None:
+    network = jax.jit(lambda key: ActorCritic(NETWORK, key=key))(jax.random.key(0))
+    tokens, sequences = make_sequences(np.float32)
+
+    @jax.jit
+    def both(network: ActorCritic) -> tuple:
+        return ppo_loss(network, CONFIG, tokens, sequences), replay(network, tokens, sequences)
+
+    (loss, (parts, _)), now = both(network)
+    total = 0.0
+    outside = 0
+    for t in range(L):
+        rows = []
+        for n in range(N):
+            log_probs = np.asarray(now.log_probs, np.float64)[t, n]
+            ratio = np.exp(log_probs[sequences.action[t, n]] - float(sequences.log_prob[t, n]))
+            outside += abs(ratio - 1) > 0.2
+            advantage = float(sequences.advantage[t, n])
+            gain = min(ratio * advantage, min(max(ratio, 0.8), 1.2) * advantage)
+            old, value = float(sequences.value[t, n]), float(now.value[t, n])
+            near = old + min(max(value - old, -0.2), 0.2)
+            target = float(sequences.returns[t, n])
+            error = max((value - target) ** 2, (near - target) ** 2)
+            entropy = -(np.exp(log_probs) * log_probs).sum()
+            rows.append(-gain - 0.01 * entropy + 0.5 * error)
+        total += np.mean(rows)
+    np.testing.assert_allclose(loss, total / L, rtol=1e-4)
+    np.testing.assert_allclose(parts.clip_fraction, outside / (L * N), rtol=1e-6)
+    assert 0 < outside < L * N
+
+
+def test_gradient_is_that_of_finite_differences() -> None:
+    with jax.enable_x64(True):
+        config = dataclasses.replace(NETWORK, compute_dtype="float64")
+        network = ActorCritic(config, key=jax.random.key(0))
+        network = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), network)
+        tokens, sequences = make_sequences(np.float64)
+        loss = jax.jit(lambda network: ppo_loss(network, CONFIG, tokens, sequences)[0])
+        gradient = jax.jit(jax.grad(loss))(network)
+        leaves, structure = jax.tree.flatten(network)
+        rng = np.random.default_rng(1)
+        checked = 0
+        for index, (leaf, slope) in enumerate(zip(leaves, jax.tree.leaves(gradient), strict=True)):
+            direction = rng.normal(size=leaf.shape)
+            step = 1e-6
+            sides = [
+                float(loss(structure.unflatten([
+                    other + sign * step * direction if i == index else other
+                    for i, other in enumerate(leaves)
+                ])))
+                for sign in (1, -1)
+            ]  # fmt: skip
+            numeric = (sides[0] - sides[1]) / (2 * step)
+            np.testing.assert_allclose((slope * direction).sum(), numeric, rtol=2e-4, atol=1e-7)
+            checked += abs(numeric) > 1e-4
+        assert checked > 0.6 * len(leaves)

@@ -1,0 +1,174 @@
+"""A real rollout, replayed through the path that learns from it."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ella.networks.actor_critic import SMALL_NETWORK, ActorCritic, Memory
+from ella.ppo.advantage import Estimate, estimate_rollout
+from ella.ppo.loss import cut, replay
+from ella.ppo.rollout import Rollout, chosen, collect
+from ella.ppo.settings import PPOConfig
+from ella.world.environment import make
+from ella.world.tasks import TaskSpec
+
+# Short horizons, so that a rollout holds timeouts as well as successes.
+ENV = make(
+    TaskSpec(
+        "close-by", ("goto",), cols=1, room_size=5, distractors=2, agent_first=True, max_steps=7
+    )
+)
+CONFIG = PPOConfig(
+    network=dataclasses.replace(SMALL_NETWORK, width=8, instruction_width=8, memory_width=8),
+    num_envs=16,
+    rollout_length=16,
+    bptt_length=8,
+    minibatch_frames=128,
+    pool_size=16,
+    bootstrap_truncation=True,
+)
+
+
+@dataclasses.dataclass
+class Played:
+    network: ActorCritic
+    start_memory: Memory
+    end_memory: Memory
+    rollout: Rollout
+
+
+@pytest.fixture(scope="module")
+def played() -> Played:
+    """A rollout from the middle of episodes: the memory is not zero at its start."""
+
+    @jax.jit
+    def play(key: jax.Array) -> tuple:
+        keys = jax.random.split(key, 4)
+        network = ActorCritic(CONFIG.network, key=keys[0])
+        vector = ENV.start(keys[1], CONFIG.num_envs, CONFIG.pool_size)
+        vector = dataclasses.replace(vector, first=jnp.arange(CONFIG.num_envs) < 4)
+        memory = Memory(*jax.random.normal(keys[2], (2, CONFIG.num_envs, 8)))
+        _, end, rollout = collect(ENV, CONFIG, network, vector, memory, key=keys[3])
+        return network, memory, end, rollout
+
+    return Played(*play(jax.random.key(0)))
+
+
+def test_the_rollout_holds_every_kind_of_end(played: Played) -> None:
+    trajectory = played.rollout.trajectory
+    assert trajectory.terminated.any()
+    assert (trajectory.truncated & ~trajectory.terminated).any()
+    assert trajectory.first[1:].any()
+    np.testing.assert_array_equal(trajectory.first[1:], trajectory.done[:-1])
+    length = np.asarray(played.rollout.episode_length)
+    assert (length[1:][np.asarray(trajectory.first[1:])] == 1).all()
+    assert (length[np.asarray(trajectory.truncated)] == 7).all()
+    reset = np.asarray(trajectory.done[:-1])
+    same = (np.asarray(trajectory.next_image[:-1]) == trajectory.image[1:]).all((2, 3, 4))
+    assert same[~reset].all()
+    assert not same[reset].all()
+
+
+@pytest.fixture(scope="module")
+def replayed(played: Played) -> tuple[jax.Array, jax.Array]:
+    """Probabilities and values of the same steps, from the learning path, as [L, N]."""
+    nothing = Estimate(played.rollout.value, played.rollout.value)
+
+    @jax.jit
+    def run(network: ActorCritic, rollout: Rollout) -> tuple:
+        sequences = cut(rollout, nothing, CONFIG.bptt_length)
+        log_probs, values = [], []
+        # The k-th sequences of all environments: the rows whose statistics were used in acting.
+        for k in range(2):
+            rows = k * CONFIG.num_envs + jnp.arange(CONFIG.num_envs)
+            some = sequences.take(rows)
+            now = replay(network, rollout.trajectory.instructions.tokens, some, unroll=2)
+            log_probs.append(chosen(now.log_probs, some.action))
+            values.append(now.value)
+        return jnp.concatenate(log_probs), jnp.concatenate(values)
+
+    return run(played.network, played.rollout)
+
+
+def test_replaying_with_the_same_rows_gives_ratio_one(
+    played: Played, replayed: tuple[jax.Array, jax.Array]
+) -> None:
+    log_prob, value = replayed
+    np.testing.assert_allclose(np.exp(log_prob - played.rollout.log_prob), 1, atol=1e-4)
+    np.testing.assert_allclose(value, played.rollout.value, atol=1e-4)
+    assert np.std(played.rollout.log_prob) > 1e-3
+
+
+def test_other_rows_change_the_ratio_under_batch_statistics(played: Played) -> None:
+    nothing = Estimate(played.rollout.value, played.rollout.value)
+
+    @jax.jit
+    def ratios(network: ActorCritic, rollout: Rollout) -> tuple:
+        sequences = cut(rollout, nothing, CONFIG.bptt_length)
+        tokens = rollout.trajectory.instructions.tokens
+        some = sequences.take(jnp.arange(8, 24))
+        batch = replay(network, tokens, some)
+        running = network.initial_statistics()
+        all_rows = replay(network, tokens, sequences, running=running)
+        few_rows = replay(network, tokens, sequences.take(jnp.arange(8, 24)), running=running)
+        return (
+            jnp.exp(chosen(batch.log_probs, some.action) - some.log_prob),
+            all_rows.log_probs[:, 8:24] - few_rows.log_probs,
+        )
+
+    batch_ratio, evaluation_difference = ratios(played.network, played.rollout)
+    assert np.abs(batch_ratio - 1).max() > 1e-3
+    np.testing.assert_allclose(evaluation_difference, 0, atol=1e-5)
+
+
+def test_memory_is_cleared_exactly_where_episodes_begin(played: Played) -> None:
+    """Stepping by hand, clearing at `first` and nowhere else, gives the stored memories."""
+    trajectory, network = played.rollout.trajectory, played.network
+
+    @jax.jit
+    def step(memory: Memory, image: jax.Array, row: jax.Array, first: jax.Array) -> Memory:
+        modulations = network.instruct(trajectory.instructions.tokens)
+        seen, _ = network.see(image[None], modulations[row][None])
+        kept = 1 - first[:, None].astype(jnp.float32)
+        memory = Memory(memory.hidden * kept, memory.cell * kept)
+        return network.memory.step(seen[0], memory, "float32")
+
+    memory = played.start_memory
+    for t in range(CONFIG.rollout_length):
+        np.testing.assert_allclose(played.rollout.memory.hidden[t], memory.hidden, atol=1e-5)
+        np.testing.assert_allclose(played.rollout.memory.cell[t], memory.cell, atol=1e-5)
+        memory = step(
+            memory, trajectory.image[t], trajectory.instruction_row[t], trajectory.first[t]
+        )
+    np.testing.assert_allclose(played.end_memory.cell, memory.cell, atol=1e-5)
+
+
+def test_timeouts_are_cut_or_bootstrapped(played: Played) -> None:
+    rollout, trajectory = played.rollout, played.rollout.trajectory
+    reward = 20 * trajectory.reward
+    cut_off = dataclasses.replace(rollout, cut_value=None)
+    timed_out = np.asarray(trajectory.truncated & ~trajectory.terminated)
+    succeeded = np.asarray(trajectory.terminated)
+
+    plain = estimate_rollout(CONFIG, cut_off, reward)
+    np.testing.assert_allclose(plain.returns[timed_out], 0, atol=1e-5)
+    np.testing.assert_allclose(plain.returns[succeeded], reward[succeeded], rtol=1e-5)
+    assert (np.asarray(reward)[succeeded] > 2).all()
+
+    bootstrapped = estimate_rollout(CONFIG, rollout, reward)
+    want = CONFIG.discount * np.asarray(rollout.cut_value)[timed_out]
+    np.testing.assert_allclose(bootstrapped.returns[timed_out], want, atol=1e-5)
+    np.testing.assert_allclose(bootstrapped.returns[succeeded], reward[succeeded], rtol=1e-5)
+
+
+def test_the_value_before_a_reset_is_that_of_the_next_step_elsewhere(played: Played) -> None:
+    """Where no row was reset, the next step saw the very same batch."""
+    rollout = played.rollout
+    calm = ~np.asarray(rollout.trajectory.done[:-1]).any(axis=1)
+    assert calm.any()
+    np.testing.assert_allclose(
+        np.asarray(rollout.cut_value)[:-1][calm], np.asarray(rollout.value)[1:][calm], atol=1e-4
+    )
