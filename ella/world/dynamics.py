@@ -46,6 +46,7 @@ def act(state: State, action: Int32[Array, ""]) -> State:
     What the verifier keeps (`remembered_cells`, `clause_done`, `previous_carrying`) is left as
     it was; `ella.world.verifier.verify` comes next.
     """
+    action = jnp.asarray(action, jnp.int32)
     x, y = front_of(state.agent_pos, state.agent_dir)
     front = cell_at(state.cells, x, y)
     kind = kind_of(front)
