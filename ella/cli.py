@@ -1,6 +1,8 @@
 """The command line: finds the sub-command, reads its arguments, turns errors into one line."""
 
+import contextlib
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -43,10 +45,10 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"ella: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        if error.filename is None and error.errno is None:
+        if error.errno is None:
             raise
-        place = f" {error.filename}" if error.filename else ""
-        print(f"ella: {error.strerror or error}:{place}", file=sys.stderr)
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"ella: {place}{error.strerror}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("ella: interrupted", file=sys.stderr)
@@ -63,8 +65,24 @@ def _call(name: str, words: list[str]) -> int:
     options: dict[str, Any] = {}
     if hasattr(module, "defaults"):
         options["default"] = module.defaults(words)
-    arguments = tyro.cli(module.Arguments, prog=f"ella {name}", args=words, **options)
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            arguments = tyro.cli(module.Arguments, prog=f"ella {name}", args=words, **options)
+    except SystemExit as stop:
+        # A setting that was read but refused is one line, like every other bad input.
+        if (refused := _input_error_behind(stop)) is not None:
+            raise refused from None
+        sys.stderr.write(complaint.getvalue())
+        raise
     return int(module.run(arguments) or 0)
+
+
+def _input_error_behind(error: BaseException | None) -> InputError | None:
+    """The InputError that led to an exception, if one did."""
+    while error is not None and not isinstance(error, InputError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _usage() -> str:

@@ -26,7 +26,7 @@ EXIT_INTERRUPTED = 130
 class Arguments:
     """Train agents on a task; everything about the run is left in one directory."""
 
-    task: Positional[str]
+    task: Positional[Annotated[str, arg(metavar="TASK")]]
     """Name of the task; `ella tasks` lists them. Not needed with --resume."""
     out: Path
     """Directory of the run; must be new or empty, unless --resume is given."""

@@ -61,6 +61,7 @@ class CheckpointStore:
         arrays = {
             name: np.asarray(jax.device_get(leaf)) for name, leaf in named_arrays(state).items()
         }
+        _check_space(self.directory, sum(array.nbytes for array in arrays.values()))
         with ocp.PyTreeCheckpointer() as checkpointer:
             checkpointer.save((unfinished / "state").absolute(), arrays)
         manifest = {
@@ -238,6 +239,16 @@ def _crc(path: Path) -> int:
         while chunk := file.read(2**22):
             digest = zlib.crc32(chunk, digest)
     return digest
+
+
+def _check_space(directory: Path, size: int) -> None:
+    """Raise OSError now if `size` bytes cannot be written, rather than half-way through."""
+    probe = directory / ".space"
+    try:
+        with probe.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(size, 1))
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def _sync_directory(path: Path) -> None:

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from ella.errors import InputError
 from ella.experiment.checkpoint import named_arrays, replace_arrays, write_durably
@@ -57,7 +57,7 @@ def save_policy(policy: Policy, path: Path) -> None:
         for name, array in named_arrays(_arrays(policy.network, policy.statistics)).items()
     }
     unfinished = path.with_name(f".{path.name}.unfinished")
-    save_file(arrays, unfinished)
+    unfinished.write_bytes(save(arrays))
     os.replace(unfinished, path.with_suffix(".safetensors"))
     table = {
         "format_version": FORMAT_VERSION,

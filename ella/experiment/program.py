@@ -39,6 +39,7 @@ class SeedProgram:
         self._iterate = iterate
         self._shaper_arrays, self._shaper_static = eqx.partition(shaper, eqx.is_array)
         self._advance = jax.jit(self._sharded_advance(), donate_argnums=(1,))
+        self._lowered: Any = None
         self._compiled: Any = None
 
     def start(self, seeds: tuple[int, ...]) -> PyTree:
@@ -59,18 +60,16 @@ class SeedProgram:
         """Host arrays [seeds, ...] on the devices."""
         return jax.device_put(states, self._per_seed)
 
-    def compile(self, states: PyTree) -> None:
-        """Compile now rather than at the first call of `advance`."""
-        shaper = jax.device_put(self._shaper_arrays, self._shared)
-        self._shaper_arrays = shaper
-        lowered = self._advance.lower(shaper, states, *self._counters(0, 1))
-        self._compiled = lowered.compile()
-
-    def measurement_names(self, states: PyTree) -> tuple[str, ...]:
-        _, measured = jax.eval_shape(
-            self._advance, self._shaper_arrays, states, *self._counters(0, 1)
-        )
+    def prepare(self, states: PyTree) -> tuple[str, ...]:
+        """Trace the program for train states of this shape; the names of its measurements."""
+        self._shaper_arrays = jax.device_put(self._shaper_arrays, self._shared)
+        self._lowered = self._advance.lower(self._shaper_arrays, states, *self._counters(0, 1))
+        _, measured = self._lowered.out_info
         return tuple(measured)
+
+    def compile(self) -> None:
+        """Compile the prepared program now rather than at the first call of `advance`."""
+        self._compiled = self._lowered.compile()
 
     def advance(self, states: PyTree, iteration: int, count: int) -> tuple[PyTree, Measurements]:
         """`count` iterations in one call, the first of them numbered `iteration`. `states` is given
@@ -97,7 +96,8 @@ class SeedProgram:
             shaper_arrays: PyTree, states: PyTree, iteration: jax.Array, count: jax.Array
         ) -> tuple[PyTree, Measurements]:
             shaper = eqx.combine(shaper_arrays, self._shaper_static)
-            iterate = jax.vmap(partial(self._iterate, shaper), in_axes=(0, None))
+            # Compiled within the program, so that its shapes and its loop share one trace.
+            iterate = jax.jit(jax.vmap(partial(self._iterate, shaper), in_axes=(0, None)))
             _, shapes = jax.eval_shape(iterate, states, iteration)
             nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ella.experiment import run_directory
 from ella.experiment.checkpoint import CheckpointStore, fingerprint
 from ella.experiment.config import Settings
 from ella.experiment.export import export_policies
-from ella.experiment.methods import build_shaper
+from ella.experiment.methods import build_shaper, check_method
 from ella.experiment.metrics import LogLine, MetricsFile, averages, non_finite
 from ella.experiment.program import SeedProgram, seed_mesh
 from ella.experiment.run_log import AbstractLogSink, TensorBoardLog, WandbLog
@@ -70,6 +71,11 @@ def train(
     newest whole checkpoint stands.
     """
     env = make(task)
+    check_method(settings.method)
+    if settings.log.wandb and find_spec("wandb") is None:
+        raise InputError("logging to Weights & Biases needs wandb: pip install 'ella[wandb]'")
+    if resume:
+        _check_same_run(directory, env.spec, settings)
     run_directory.claim(directory, env.spec, settings, resume=resume, command=command)
     with run_directory.lock(directory), _stop_signals() as stop:
         shaper = build_shaper(env.spec, settings, say=say)
@@ -110,7 +116,32 @@ def identity(spec: TaskSpec, settings: Settings) -> dict[str, Any]:
     table = to_json(settings)
     for name in ("frames", "devices", "log"):
         del table[name]
-    return {**table, "task": to_json(spec), "log_every": settings.log.every}
+    return {**table, "task": to_json(spec), "log": {"every": settings.log.every}}
+
+
+def _check_same_run(directory: Path, spec: TaskSpec, settings: Settings) -> None:
+    """Refuse to resume a run with settings that would have made another run."""
+    if not (directory / run_directory.CONFIG_FILE).exists():
+        return
+    before = _flat(identity(*run_directory.read_run(directory)))
+    now = _flat(identity(spec, settings))
+    for name in now:
+        if now[name] != before.get(name):
+            raise InputError(
+                f"cannot resume {directory} with other settings: {name} was "
+                f"{before.get(name)} and is now {now[name]}; start a new run"
+            )
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A table of tables as one, names joined by dots."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            found.update(_flat(value, f"{prefix}{name}."))
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
 
 
 @dataclass(frozen=True)
@@ -143,12 +174,12 @@ class _Run:
             self.say(f"resuming at {self._frames(iteration):,} frames a seed")
             # Only now is it certain that the settings belong to this run.
             run_directory.write_config(self.directory, self.env.spec, settings)
-        names = self.program.measurement_names(states)
+        names = self.program.prepare(states)
         metrics = MetricsFile(self.directory, names, settings.seed_numbers)
         seconds = metrics.start(iteration)
         if iteration < settings.iterations:
             self.say("compiling")
-            self.program.compile(states)
+            self.program.compile()
         logs = [*self._log_files(), *sinks(self._frames(settings.iterations))]
         try:
             states, iteration, outcome, last = self._loop(

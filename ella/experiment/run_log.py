@@ -1,6 +1,5 @@
 """Where log lines go besides the CSV file: TensorBoard, Weights & Biases, the terminal."""
 
-import json
 import math
 import sys
 import time
@@ -9,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ella.errors import InputError
 from ella.experiment.metrics import LogLine
 
 
@@ -63,12 +61,8 @@ class WandbLog(AbstractLogSink):
     def __init__(
         self, directory: Path, seeds: Sequence[int], project: str, config: dict[str, Any]
     ) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise InputError(
-                "logging to Weights & Biases needs the wandb package: pip install 'ella[wandb]'"
-            ) from error
+        import wandb
+
         self._seeds = tuple(seeds)
         self._run = wandb.init(
             project=project, dir=str(directory), name=directory.name, config=config, resume="allow"
@@ -168,8 +162,3 @@ def _time_left(line: LogLine, total: int) -> str:
     rate = line.frames_per_second / seeds
     seconds = int(max(total - line.frames, 0) / rate) if rate > 0 else 0
     return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-
-
-def write_json(path: Path, value: Any) -> None:
-    """A small JSON file, indented for people."""
-    path.write_text(json.dumps(value, indent=2) + "\n")

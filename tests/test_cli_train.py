@@ -1,0 +1,277 @@
+"""`ella train` as a user runs it: real processes, really killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from safetensors.numpy import load_file
+
+from ella.cli import main
+from ella.experiment.checkpoint import CheckpointStore
+from ella.experiment.metrics import CLOCK_COLUMNS, read_rows
+
+ITERATIONS = 60
+TINY = {
+    "seeds": 2,
+    "frames": 32 * ITERATIONS,
+    "ppo": {
+        "network": {
+            "variant": "onehot",
+            "width": 8,
+            "instruction_width": 8,
+            "memory_width": 8,
+            "head_width": 8,
+            "blocks": 1,
+        },
+        "num_envs": 4,
+        "rollout_length": 8,
+        "bptt_length": 4,
+        "minibatch_frames": 16,
+        "epochs": 2,
+        "pool_size": 8,
+        "unroll": 1,
+    },
+    "log": {"every": 3, "checkpoint_every": 6},
+}
+# Programs here are tiny: compiling fast matters more than running fast.
+FAST_COMPILE = "--xla_backend_optimization_level=0"
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    path = tmp_path_factory.mktemp("config") / "tiny.json"
+    path.write_text(json.dumps(TINY))
+    return path
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-m", "ella", *map(str, words)]
+
+
+def environment(flags: str = FAST_COMPILE) -> dict[str, str]:
+    return {**os.environ, "XLA_FLAGS": flags}
+
+
+def ella(*words: object, flags: str = FAST_COMPILE, **options) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        command(*words), env=environment(flags), capture_output=True, text=True, check=False,
+        **options,
+    )  # fmt: skip
+
+
+def stop_when(happened, number: int, *words: object) -> subprocess.CompletedProcess:
+    """Run, and send a signal as soon as `happened()`."""
+    process = subprocess.Popen(
+        command(*words), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    while process.poll() is None and not happened():
+        time.sleep(0.005)
+    process.send_signal(number)
+    out, err = process.communicate()
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def rows_without_clock(directory: Path) -> list[dict[str, str]]:
+    return [
+        {name: value for name, value in row.items() if name not in CLOCK_COLUMNS}
+        for row in read_rows(directory)
+    ]
+
+
+def assert_same_run(left: Path, right: Path) -> None:
+    assert rows_without_clock(left) == rows_without_clock(right)
+    for seed in (0, 1):
+        a, b = (load_file(run / "policies" / f"seed-{seed}.safetensors") for run in (left, right))
+        assert a.keys() == b.keys()
+        for name in a:
+            np.testing.assert_array_equal(a[name], b[name])
+
+
+@pytest.fixture(scope="module")
+def whole(config, tmp_path_factory):
+    """An uninterrupted run."""
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    done = ella("train", "goto-small", "--config", config, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+@pytest.mark.slow
+def test_a_run_leaves_metrics_events_configuration_checkpoints_and_policies(whole):
+    out, done = whole
+    rows = read_rows(out)
+    assert len(rows) == 2 * ITERATIONS / 3
+    assert [int(row["frames"]) for row in rows[::2]] == list(range(96, 32 * ITERATIONS + 1, 96))
+    assert {row["seed"] for row in rows} == {"0", "1"}
+    assert rows[0]["entropy"] != rows[1]["entropy"]
+    saved = json.loads((out / "config.json").read_text())
+    assert saved["ppo"]["num_envs"] == 4
+    assert saved["ppo"]["discount"] == 0.99
+    assert saved["task"]["name"] == "goto-small"
+    circumstances = json.loads((out / "run.json").read_text())
+    assert "train" in circumstances["command"]
+    assert "jax" in circumstances["versions"]
+    assert sorted(path.name for path in (out / "checkpoints").iterdir()) == [
+        "000000054",
+        "000000060",
+    ]
+    assert len(done.stdout.splitlines()) == ITERATIONS / 3
+    assert "frames a seed" in done.stdout
+    assert "success" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_tensorboard_events_hold_the_numbers_of_the_csv_file(whole):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    out, _ = whole
+    events = EventAccumulator(str(out / "tensorboard" / "seed-1"))
+    events.Reload()
+    written = [(event.step, event.value) for event in events.Scalars("entropy")]
+    rows = [row for row in read_rows(out) if row["seed"] == "1"]
+    assert [step for step, _ in written] == [int(row["frames"]) for row in rows]
+    np.testing.assert_allclose(
+        [value for _, value in written], [float(row["entropy"]) for row in rows], rtol=1e-6
+    )
+
+
+@pytest.mark.slow
+def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
+    whole, config, tmp_path
+):
+    out = tmp_path / "run"
+    store = CheckpointStore(out / "checkpoints", "")
+
+    killed = stop_when(
+        lambda: len(store.paths()) == 2 and list((out / "checkpoints").glob(".unfinished-*")),
+        signal.SIGKILL,
+        "train", "goto-small", "--config", config, "--out", out,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL
+    assert not (out / "policies").exists()
+    newest = store.paths()[-1]
+    data = max((newest / "state").rglob("*/d/*"), key=lambda file: file.stat().st_size)
+    data.write_bytes(data.read_bytes()[:-7])
+    before = int(store.paths()[-2].name)
+
+    stopped = stop_when(
+        lambda: int(store.paths()[-1].name) > before + 12,
+        signal.SIGINT,
+        "train", "--resume", "--out", out,
+    )  # fmt: skip
+    assert stopped.returncode == 130, stopped.stderr
+    assert f"checkpoint {newest.name} is damaged" in stopped.stderr
+    assert f"resuming at {32 * before:,} frames" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    assert "--resume" in stopped.stderr.splitlines()[-1]
+    assert (out / "policies" / "seed-1.safetensors").exists()
+
+    resumed = ella("train", "--resume", "--out", out)
+    assert resumed.returncode == 0, resumed.stderr
+    assert_same_run(out, whole[0])
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path):
+    out = tmp_path / "run"
+    subprocess.run(["cp", "-r", str(whole[0]), str(out)], check=True)
+    newest = out / "checkpoints" / f"{ITERATIONS:09d}"
+    manifest = json.loads((newest / "manifest.json").read_text())
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        arrays = checkpointer.restore(newest / "state")
+    arrays["network.critic.output.bias"] = np.full_like(
+        arrays["network.critic.output.bias"], np.nan
+    )
+    CheckpointStore(out / "checkpoints", manifest["fingerprint"]).save(arrays, ITERATIONS)
+
+    done = ella("train", "--resume", "--out", out, "--frames", 32 * ITERATIONS + 320)
+    assert done.returncode == 3
+    assert "not finite" in done.stderr
+    assert f"the checkpoint at {32 * ITERATIONS:,} frames a seed is kept" in done.stderr
+    assert len(read_rows(out)) == 2 * ITERATIONS / 3
+    assert newest.exists()
+
+
+@pytest.mark.slow
+def test_a_disk_that_takes_no_more_is_one_line(config, tmp_path):
+    words = command(
+        "train", "goto-small", "--config", config, "--out", tmp_path / "run", "--log.no-tensorboard"
+    )  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 12; exec "$@"', "bash", *words],
+        env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("ella: cannot write a checkpoint")
+
+
+@pytest.mark.slow
+def test_two_of_four_devices_train_two_seeds_as_one_device_does(whole, config, tmp_path):
+    done = ella(
+        "train", "goto-small", "--config", config, "--out", tmp_path / "run", "--frames", 192,
+        flags=f"{FAST_COMPILE} --xla_force_host_platform_device_count=4",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "2 seeds do not divide over 4 devices: using 2" in done.stderr
+    for spread, alone in zip(read_rows(tmp_path / "run"), read_rows(whole[0])[:4], strict=True):
+        assert spread["episodes"] == alone["episodes"]
+        np.testing.assert_allclose(float(spread["loss"]), float(alone["loss"]), rtol=1e-3)
+
+
+def refusal(capsys, *words: object) -> str:
+    """The one line a command that is refused writes."""
+    assert main([str(word) for word in words]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_names_that_are_almost_right(capsys, tmp_path):
+    out = ("--out", tmp_path / "run")
+    assert "did you mean train?" in refusal(capsys, "trian")
+    assert "did you mean goto-room" in refusal(capsys, "train", "goto-rom", *out)
+    assert "unknown method 'pp'" in refusal(capsys, "train", "goto-room", *out, "--method", "pp")
+    assert "did you mean small?" in refusal(capsys, "train", "goto-room", *out, "--preset", "smal")
+    assert not (tmp_path / "run").exists()
+
+
+def test_sizes_that_do_not_fit_are_one_line(capsys, tmp_path):
+    start = ("train", "goto-room", "--out", tmp_path / "run")
+    assert "must divide" in refusal(capsys, *start, "--ppo.minibatch-frames", 40 * 27)
+    assert "seeds must be at least 1" in refusal(capsys, *start, "--seeds", 0)
+    assert "log.every must be" in refusal(capsys, *start, "--log.every", 0)
+
+
+def test_directories_that_cannot_be_used(capsys, tmp_path):
+    used = tmp_path / "used"
+    used.mkdir()
+    (used / "file").write_text("x")
+    start = ("train", "goto-room", "--out")
+    assert "is not empty" in refusal(capsys, *start, used)
+    assert "is not a run" in refusal(capsys, *start, used, "--resume")
+    assert "is a file" in refusal(capsys, *start, used / "file")
+    assert "cannot write" in refusal(capsys, *start, used / "file" / "run")
+    assert "cannot write" in refusal(capsys, *start, "/proc/run")
+
+
+@pytest.mark.slow
+def test_a_run_is_not_resumed_with_other_settings(capsys, whole):
+    line = refusal(capsys, "train", "--resume", "--out", whole[0], "--ppo.discount", 0.9)
+    assert "ppo.discount was 0.99 and is now 0.9" in line
+
+
+def test_weights_and_biases_without_the_package(capsys, tmp_path):
+    line = refusal(
+        capsys, "train", "goto-room", "--out", tmp_path / "run", "--log.wandb", "project"
+    )
+    assert "pip install 'ella[wandb]'" in line
+    assert not (tmp_path / "run").exists()
