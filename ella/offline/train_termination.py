@@ -153,7 +153,7 @@ def train_termination(
     """The model of the best evaluation, and a record of how it did (see `assess`)."""
     network_key, batch_key = jax.random.split(jax.random.key(settings.seed))
     optimiser = optax.adam(settings.learning_rate, eps=settings.adam_epsilon)
-    model = empty_model(settings.network, key=network_key)
+    model = jax.jit(empty_model, static_argnums=0)(settings.network, key=network_key)
     state = _Training(
         model, optimiser.init(model.classifier), model, jnp.asarray(-1.0, jnp.float32)
     )
@@ -180,7 +180,7 @@ def train_termination(
     return state.best, record
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def _train_and_evaluate(
     settings: TerminationTrainingSettings,
     exclusive: bool,

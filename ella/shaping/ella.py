@@ -10,11 +10,12 @@ from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 from ella.errors import InputError
 from ella.measurement import Mean, Measurements
 from ella.shaping import relevance_dataset
-from ella.shaping.relevance import AbstractRelevance
+from ella.shaping.relevance import AbstractRelevance, LearnedRelevance
 from ella.shaping.relevance_dataset import RelevanceDataset
 from ella.shaping.shaper import AbstractRewardShaper
 from ella.shaping.termination import AbstractTermination
 from ella.trajectory import Trajectory
+from ella.world.tasks import TaskSpec
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,12 @@ class ELLA(AbstractRewardShaper):
 
     def init(self, num_envs: int, *, key: PRNGKeyArray) -> EllaState:
         num_low_level = self.relevance.num_low_level
-        nothing = jnp.zeros((num_envs, num_low_level), bool)
         return EllaState(
-            ledger=EpisodeLedger(nothing, nothing, jnp.zeros(num_envs)),
+            ledger=EpisodeLedger(
+                completed=jnp.zeros((num_envs, num_low_level), bool),
+                settled=jnp.zeros((num_envs, num_low_level), bool),
+                owed=jnp.zeros(num_envs),
+            ),
             steps=jnp.zeros((), jnp.int32),
             dataset=relevance_dataset.empty(self.num_ids, num_low_level),
             relevance=self.relevance.init(key=key),
@@ -154,6 +158,24 @@ class ELLA(AbstractRewardShaper):
             state.relevance, state.dataset, iteration, key=key
         )
         return EllaState(state.ledger, state.steps, state.dataset, relevance), measurements
+
+
+def ella_shaper(
+    task: TaskSpec,
+    termination: AbstractTermination,
+    relevance: AbstractRelevance | None = None,
+    settings: EllaSettings | None = None,
+) -> ELLA:
+    """ELLA for a high-level task; relevance is learned unless another judge is given.
+
+    `termination` must judge the instructions of `low_level_of(task)`, in the order of their ids.
+    """
+    return ELLA(
+        termination=termination,
+        relevance=relevance or LearnedRelevance(task),
+        settings=settings or EllaSettings(),
+        num_ids=task.language.num_ids,
+    )
 
 
 def keep_account(

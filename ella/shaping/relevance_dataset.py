@@ -30,8 +30,11 @@ class RelevanceDataset:
 def empty(num_ids: int, num_low_level: int) -> RelevanceDataset:
     """A table in which nothing has been seen."""
     words = -(-num_low_level // WORD)
-    zero = jnp.zeros((), jnp.int32)
-    return RelevanceDataset(jnp.zeros((num_ids, words), jnp.uint32), zero, zero)
+    return RelevanceDataset(
+        members=jnp.zeros((num_ids, words), jnp.uint32),
+        num_seen=jnp.zeros((), jnp.int32),
+        num_members=jnp.zeros((), jnp.int32),
+    )
 
 
 def pack(bits: Bool[Array, "*batch L"]) -> UInt32[Array, "*batch words"]:

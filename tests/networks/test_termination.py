@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
+from ella.networks.actor_critic import ActorCritic, NetworkConfig
 from ella.networks.termination import (
     TerminationClassifier,
     TerminationNetworkSettings,
@@ -75,12 +76,15 @@ def test_rows_do_not_meet_at_use(trained):
     np.testing.assert_allclose(scores(table, images), alone, rtol=1e-4, atol=1e-5)
 
 
-def test_paper_size():
-    classifier = TerminationClassifier(TerminationNetworkSettings(), key=jax.random.key(0))
-    size = sum(leaf.size for leaf in jax.tree.leaves(classifier))
-    # The original's 935,747 without its unused critic head (8,321), the words no task has
-    # (76 x 128) and the GRU's redundant biases (256).
-    assert size == 935_747 - 8_321 - 76 * 128 - 256
+def test_paper_size_is_the_policys_without_memory():
+    def size(tree) -> int:
+        return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+    key = jax.random.key(0)
+    own = jax.eval_shape(lambda: TerminationClassifier(TerminationNetworkSettings(), key=key))
+    policy = jax.eval_shape(lambda: ActorCritic(NetworkConfig(), key=key))
+    shared = size((policy.language, policy.stem, policy.tail))
+    assert size(own) == shared + (128 * 64 + 64) + (64 * 2 + 2)
 
 
 def test_bad_settings_are_refused():

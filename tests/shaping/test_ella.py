@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 import ella
 from ella.errors import InputError
-from ella.shaping.ella import ELLA, EllaSettings, EllaState, EpisodeLedger, keep_account
+from ella.shaping.ella import (
+    EllaSettings,
+    EllaState,
+    EpisodeLedger,
+    ella_shaper,
+    keep_account,
+)
 from ella.shaping.oracle import low_level_of
 from ella.shaping.relevance import OracleRelevance, OracleSettings
 from ella.shaping.termination import visible_termination
@@ -178,12 +184,8 @@ def played():
     """A shaper with visible terminations and the oracle, and a rollout of random actions."""
     env = ella.make("putnext-room")
     low = low_level_of(SPEC).language
-    shaper = ELLA(
-        visible_termination(low),
-        OracleRelevance(SPEC, OracleSettings(after_frames=12 * 8)),
-        EllaSettings(),
-        SPEC.language.num_ids,
-    )
+    oracle = OracleRelevance(SPEC, OracleSettings(after_frames=12 * 8))
+    shaper = ella_shaper(SPEC, visible_termination(low), oracle)
 
     def play(key):
         start_key, action_key = jax.random.split(key)

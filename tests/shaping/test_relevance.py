@@ -44,12 +44,13 @@ def truthful_dataset(ids) -> relevance_dataset.RelevanceDataset:
 
 @pytest.fixture(scope="module", params=[ROWS, PAIRS], ids=["rows", "pairs"])
 def learner(request):
-    """(relevance, its state before training, `fit` compiled)."""
+    """(relevance, its state before training, `fit` and `probability` compiled)."""
     relevance = request.param
     state = jax.jit(lambda key: relevance.init(key=key))(jax.random.key(0))
     key = jax.random.key(1)
     fit = jax.jit(lambda state, data, iteration: relevance.fit(state, data, iteration, key=key))
-    return relevance, state, fit
+    probability = jax.jit(lambda state: relevance.probability(state, IDS))
+    return relevance, state, fit, probability
 
 
 def same(one, other) -> bool:
@@ -58,11 +59,11 @@ def same(one, other) -> bool:
 
 
 def test_begins_with_everything_and_learns_what_the_data_say(learner):
-    relevance, state, fit = learner
-    assert (np.asarray(relevance.probability(state, IDS)) > 0.5).all()
+    _, state, fit, probability = learner
+    assert (np.asarray(probability(state)) > 0.5).all()
     for update in range(10):
         state, measured = fit(state, truthful_dataset(IDS), jnp.int32(49 + 50 * update))
-    called = np.asarray(relevance.probability(state, IDS)) > 0.5
+    called = np.asarray(probability(state)) > 0.5
     np.testing.assert_array_equal(called, oracle_relevance(SPEC, IDS))
     found = {name: float(mean.total) for name, mean in measured.items()}
     assert found == pytest.approx(
@@ -71,7 +72,7 @@ def test_begins_with_everything_and_learns_what_the_data_say(learner):
 
 
 def test_updates_only_when_due_and_only_from_data(learner):
-    _, state, fit = learner
+    _, state, fit, _ = learner
     some, none = truthful_dataset([2]), relevance_dataset.empty(6, 36)
     kept, measured = fit(state, some, jnp.int32(48))
     assert same(kept, state)
@@ -83,7 +84,7 @@ def test_updates_only_when_due_and_only_from_data(learner):
 
 
 def test_seeds_with_different_amounts_of_data_do_not_meet(learner):
-    _, state, fit = learner
+    _, state, fit, _ = learner
     some, none = truthful_dataset([2]), relevance_dataset.empty(6, 36)
     stacked = jax.tree.map(lambda a, b: jnp.stack([a, b]), some, none)
     both = jax.tree.map(lambda a: jnp.stack([a, a]), state)
@@ -112,15 +113,15 @@ def test_pairs_are_balanced_and_true():
 
 
 def test_predictions_for_a_rollout_follow_its_table(learner):
-    relevance, state, _ = learner
+    relevance, state, _, probability = learner
     ids = jnp.array([4, 1, 1, 0])
     table = InstructionTable(ids, SPEC.language.tokens(ids))
-    found = relevance.relevant(state, table)
-    np.testing.assert_array_equal(found, np.asarray(relevance.probability(state, ids)) > 0.5)
+    found = jax.jit(lambda state, table: relevance.relevant(state, table))(state, table)
+    np.testing.assert_array_equal(found, np.asarray(probability(state))[ids] > 0.5)
 
 
 def test_explains_an_instruction(learner):
-    relevance, learned, _ = learner
+    relevance, learned, *_ = learner
     text = "open the green door"
     low = low_level_of(SPEC).language
     shaper = ELLA(visible_termination(low), relevance, EllaSettings(), SPEC.language.num_ids)

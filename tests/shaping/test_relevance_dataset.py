@@ -12,6 +12,7 @@ from ella.shaping import relevance_dataset as rd
 NUM_IDS, L, T, B = 5, 40, 4, 3
 
 record = jax.jit(rd.record)
+sample_eight = jax.jit(lambda dataset: rd.sample_seen(dataset, 8, key=jax.random.key(0)))
 record_seeds = jax.jit(jax.vmap(rd.record))
 
 
@@ -97,17 +98,13 @@ def test_the_table_is_written_in_place():
     assert memory.temp_size_in_bytes < dataset.members.nbytes / 10
 
 
-@pytest.mark.parametrize(("num_seen", "capacity"), [(0, 8), (5, 8), (8, 8), (30, 8)])
-def test_samples_only_what_was_seen(num_seen, capacity):
-    rng = np.random.default_rng(num_seen)
-    seen = np.sort(rng.choice(200, num_seen, replace=False)).astype(np.int32)
-    dataset = (
-        rd.record(rd.empty(200, L), seen, np.ones((num_seen, L), bool), np.ones(num_seen, bool))
-        if num_seen
-        else rd.empty(200, L)
-    )
-    ids, used = rd.sample_seen(dataset, capacity, key=jax.random.key(0))
-    ids = np.asarray(ids)[np.asarray(used)]
-    assert len(ids) == min(num_seen, capacity)
-    assert len(set(ids)) == len(ids)
-    assert set(ids) <= set(seen)
+@pytest.mark.parametrize("num_seen", [0, 5, 8, 30])
+def test_samples_only_what_was_seen(num_seen):
+    ids = np.random.default_rng(num_seen).choice(200, 30, replace=False).astype(np.int32)
+    seen = np.arange(30) < num_seen
+    dataset = record(rd.empty(200, L), ids, np.ones((30, L), bool), seen)
+    sampled, used = sample_eight(dataset)
+    sampled = np.asarray(sampled)[np.asarray(used)]
+    assert len(sampled) == min(num_seen, 8)
+    assert len(set(sampled)) == len(sampled)
+    assert set(sampled) <= set(ids[seen])
