@@ -66,7 +66,8 @@ def minigrid_environment(spec: TaskSpec) -> Any:
                     self.grid.set(x, y, cell)
                     if cell is not None:
                         cell.init_pos = cell.cur_pos = (x, y)
-            self.agent_pos = tuple(int(number) for number in level["agent_pos"])
+            x, y = level["agent_pos"]
+            self.agent_pos = (int(x), int(y))
             self.agent_dir = int(level["agent_dir"])
             self.instrs = _instruction(parse(level["mission"]), verifier)
             self.surface = self.instrs.surface(self)

@@ -96,7 +96,7 @@ def _acting(
         vector = env.start(vector_key, ppo.num_envs, ppo.pool_size)
         return network, vector, network.initial_memory(ppo.num_envs), key
 
-    def step(network: ActorCritic, modulations: Any, carry: PyTree, _: None) -> PyTree:
+    def step(network: ActorCritic, modulations: Any, carry: PyTree, _: Any) -> PyTree:
         vector, memory, key = carry
         key, action_key = jax.random.split(key)
         if infer:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -162,7 +163,7 @@ def replace_arrays(tree: PyTree, arrays: dict[str, np.ndarray]) -> PyTree:
             return leaf
         array = arrays[_name(path)]
         if _is_key(leaf):
-            return jax.random.wrap_key_data(array)
+            return jax.random.wrap_key_data(jnp.asarray(array))
         return array
 
     return jax.tree_util.tree_map_with_path(take, tree)

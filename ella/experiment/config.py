@@ -2,9 +2,16 @@
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ella.errors import InputError
+from ella.offline.train_action_frequency import ActionFrequencyTrainingSettings
+from ella.offline.train_termination import TerminationTrainingSettings
 from ella.ppo.settings import PPOConfig
+from ella.shaping.noveld import NoveldSettings
+from ella.shaping.relevance import OracleSettings, RelevanceSettings
+from ella.shaping.ride import RideSettings
+from ella.shaping.rnd import RndSettings
 
 
 @dataclass(frozen=True)
@@ -29,11 +36,49 @@ class LogSettings:
 
 
 @dataclass(frozen=True)
+class EllaOptions:
+    """ELLA: a bonus for completing relevant low-level instructions."""
+
+    bonus: float | None = None
+    """Lambda, in units of the scaled reward; by default the paper's for the task (0.25, and 0.5
+    for openpick-maze and sequence-maze)."""
+    recheck: bool = True
+    """Whether a low-level instruction that was not relevant when first completed can still be paid
+    for once it is (the released code); off, relevance counts at the first completion only."""
+    neutralise: bool = True
+    """Whether a success takes the episode's bonuses back with its last reward."""
+    optimal_steps: int | None = None
+    """The most steps an optimal solution needs, where that is known: the bonus is compared with
+    the bound under this assumption."""
+    termination: TerminationTrainingSettings = field(default_factory=TerminationTrainingSettings)
+    """The termination classifier, trained offline."""
+    examples: Path | None = None
+    """File of labelled examples to train the termination classifier from, instead of the expert."""
+    relevance: RelevanceSettings = field(default_factory=RelevanceSettings)
+    """The relevance classifier, trained online (ella)."""
+    oracle: OracleSettings = field(default_factory=OracleSettings)
+    """True relevance in its place (ella-oracle)."""
+
+
+@dataclass(frozen=True)
+class LearnOptions:
+    """LEARN: a potential from how well the actions so far fit the instruction."""
+
+    coefficient: float = 0.01
+    """Of the potential's change, in units of the scaled reward."""
+    training: ActionFrequencyTrainingSettings = field(
+        default_factory=ActionFrequencyTrainingSettings
+    )
+    """The action frequency classifier, trained offline."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """A training run. The defaults are the paper's."""
 
     method: str = "ppo"
-    """Reward shaping: ppo (none), ella, ella-oracle, or several joined by '+'."""
+    """Reward shaping: ppo (none), ella, ella-oracle, learn, ride, rnd, noveld, or several joined by
+    '+'."""
     seeds: int = 1
     """Agents trained side by side, each from its own random seed."""
     frames: int = 10_000_000
@@ -46,6 +91,16 @@ class Settings:
     not divide evenly, fewer devices are used."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """The learner."""
+    ella: EllaOptions = field(default_factory=EllaOptions)
+    """Methods ella and ella-oracle."""
+    learn: LearnOptions = field(default_factory=LearnOptions)
+    """Method learn."""
+    ride: RideSettings = field(default_factory=RideSettings)
+    """Method ride."""
+    rnd: RndSettings = field(default_factory=RndSettings)
+    """Method rnd."""
+    noveld: NoveldSettings = field(default_factory=NoveldSettings)
+    """Method noveld."""
     log: LogSettings = field(default_factory=LogSettings)
     """Log lines and checkpoints."""
 

@@ -63,7 +63,7 @@ def evaluate(
     batch = min(episodes, BATCH)
     level_key, action_key = jax.random.split(held_out_key(seed))
     generate = jax.jit(lambda key: env.generate(key, batch))
-    played = []
+    played: list[tuple[Any, Any, Any]] = []
     for index in range(-(-episodes // batch)):
         levels = generate(jax.random.fold_in(level_key, index))
         key = jax.random.fold_in(action_key, index)
@@ -157,7 +157,7 @@ def _play_in_minigrid(
     for row, observation in zip(tokens, seen, strict=True):
         words = tokenise(observation["mission"])
         row[: len(words)] = words
-    modulations = eqx.filter_jit(type(policy.network).instruct)(policy.network, tokens)
+    modulations = eqx.filter_jit(type(policy.network).instruct)(policy.network, jnp.asarray(tokens))
     memory = policy.network.initial_memory(count)
     decide = eqx.filter_jit(partial(_decide, policy.network, policy.statistics, mode))
 
@@ -166,13 +166,13 @@ def _play_in_minigrid(
     time = 0
     while not done.all():
         observation = Observation(
-            image=np.stack([item["image"] for item in seen]),
-            direction=np.array([item["direction"] for item in seen], np.int32),
-            mission=tokens,
-            instruction_id=np.zeros(count, np.int32),
+            image=jnp.asarray(np.stack([item["image"] for item in seen])),
+            direction=jnp.asarray([item["direction"] for item in seen], jnp.int32),
+            mission=jnp.asarray(tokens),
+            instruction_id=jnp.zeros(count, jnp.int32),
         )
         actions, memory = decide(observation, memory, modulations, jax.random.fold_in(key, time))
-        for index in np.flatnonzero(~done):
+        for index in map(int, np.flatnonzero(~done)):
             action = worlds[index].actions(int(actions[index]))
             seen[index], gained, terminated, truncated, _ = worlds[index].step(action)
             reward[index] += gained

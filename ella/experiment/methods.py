@@ -8,6 +8,16 @@ from dataclasses import dataclass
 
 from ella.errors import InputError, unknown_name
 from ella.experiment.config import Settings
+from ella.offline.termination import termination_classifier
+from ella.offline.train_action_frequency import action_frequency_classifier
+from ella.shaping.bound import largest_bonus
+from ella.shaping.ella import ELLA, EllaSettings
+from ella.shaping.learn import LEARN, LearnSettings
+from ella.shaping.noveld import NovelD
+from ella.shaping.oracle import low_level_of
+from ella.shaping.relevance import AbstractRelevance, LearnedRelevance, OracleRelevance
+from ella.shaping.ride import RIDE
+from ella.shaping.rnd import RND
 from ella.shaping.shaper import AbstractRewardShaper, NoShaping, Sum
 from ella.world.tasks import TaskSpec
 
@@ -25,11 +35,93 @@ class MethodContext:
 Builder = Callable[[MethodContext], AbstractRewardShaper]
 
 
+PAPER_BONUS = {"openpick-maze": 0.5, "sequence-maze": 0.5}
+"""The paper's lambda where it is not `DEFAULT_BONUS`."""
+DEFAULT_BONUS = 0.25
+
+
 def _ppo(context: MethodContext) -> AbstractRewardShaper:
     return NoShaping()
 
 
-METHODS: dict[str, Builder] = {"ppo": _ppo}
+def _ella(context: MethodContext) -> AbstractRewardShaper:
+    relevance = LearnedRelevance(context.task, context.settings.ella.relevance)
+    return _ella_with(context, relevance)
+
+
+def _ella_oracle(context: MethodContext) -> AbstractRewardShaper:
+    return _ella_with(context, OracleRelevance(context.task, context.settings.ella.oracle))
+
+
+def _ella_with(context: MethodContext, relevance: AbstractRelevance) -> AbstractRewardShaper:
+    task, settings = context.task, context.settings
+    low_level = low_level_of(task)
+    bonus = ella_bonus(task, settings)
+    largest = largest_bonus(
+        max(task.horizons),
+        low_level.language.num_instructions,
+        settings.ppo.discount,
+        settings.ppo.reward_scale,
+        settings.ella.optimal_steps,
+    )
+    if bonus > largest:
+        assumed = settings.ella.optimal_steps or f"{max(task.horizons)} (the horizon)"
+        context.say(
+            f"warning: the bonus {bonus:g} exceeds {largest:.4g}, up to which optimal policies "
+            f"surely stay optimal if solutions need at most {assumed} steps; see `ella bound`"
+        )
+    termination = termination_classifier(
+        low_level, settings.ella.termination, examples=settings.ella.examples, say=context.say
+    )
+    return ELLA(
+        termination=termination.prepared(settings.ppo.network.compute_dtype),
+        relevance=relevance,
+        settings=EllaSettings(
+            bonus=bonus,
+            discount=settings.ppo.discount,
+            recheck=settings.ella.recheck,
+            neutralise=settings.ella.neutralise,
+        ),
+        num_ids=task.language.num_ids,
+    )
+
+
+def ella_bonus(task: TaskSpec, settings: Settings) -> float:
+    """Lambda: what the settings say, or the paper's for the task."""
+    if settings.ella.bonus is not None:
+        return settings.ella.bonus
+    return PAPER_BONUS.get(task.name, DEFAULT_BONUS)
+
+
+def _learn(context: MethodContext) -> AbstractRewardShaper:
+    settings = context.settings
+    trained = action_frequency_classifier(
+        low_level_of(context.task), settings.learn.training, say=context.say
+    )
+    return LEARN(trained.model, LearnSettings(settings.learn.coefficient, settings.ppo.discount))
+
+
+def _ride(context: MethodContext) -> AbstractRewardShaper:
+    return RIDE(context.settings.ride, max(context.task.horizons))
+
+
+def _rnd(context: MethodContext) -> AbstractRewardShaper:
+    return RND(context.settings.rnd)
+
+
+def _noveld(context: MethodContext) -> AbstractRewardShaper:
+    return NovelD(context.settings.noveld, max(context.task.horizons))
+
+
+METHODS: dict[str, Builder] = {
+    "ppo": _ppo,
+    "ella": _ella,
+    "ella-oracle": _ella_oracle,
+    "learn": _learn,
+    "ride": _ride,
+    "rnd": _rnd,
+    "noveld": _noveld,
+}
 """By name."""
 
 

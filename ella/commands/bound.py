@@ -1,0 +1,58 @@
+"""`ella bound`: how large the bonus may be."""
+
+import json
+import sys
+from dataclasses import dataclass
+
+from tyro.conf import Positional
+
+from ella.ppo.settings import PPOConfig
+from ella.shaping.bound import largest_bonus
+from ella.shaping.oracle import low_level_of
+from ella.world import tasks
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The bonus, in units of the scaled reward, up to which optimal policies surely stay optimal.
+
+    Without --steps the bound is conservative: it lets an optimal solution need the whole horizon.
+    """
+
+    task: Positional[str]
+    """Name of a high-level task."""
+    steps: int | None = None
+    """The most steps an optimal solution needs, where that is known."""
+    completions: int | None = None
+    """The most low-level instructions one episode can complete, where that is known."""
+    discount: float = PPOConfig.discount
+    """Gamma."""
+    reward_scale: float = PPOConfig.reward_scale
+    """What the environment's reward is multiplied by."""
+    json: bool = False
+    """Print JSON instead of text."""
+
+
+def run(arguments: Arguments) -> None:
+    """Print the bound and what it assumes."""
+    task = tasks.find(arguments.task)
+    horizon, count = max(task.horizons), low_level_of(task).language.num_instructions
+    bound = largest_bonus(
+        horizon,
+        count,
+        arguments.discount,
+        arguments.reward_scale,
+        arguments.steps,
+        arguments.completions,
+    )
+    steps = horizon if arguments.steps is None else arguments.steps
+    if arguments.json:
+        table = {"task": task.name, "bound": bound, "steps": steps, "low_level": count}
+        sys.stdout.write(json.dumps(table) + "\n")
+        return
+    sys.stdout.write(
+        f"{bound:.3g}\n"
+        f"{task.name}: solutions of at most {steps} steps, horizon {horizon}, "
+        f"{arguments.completions or count} low-level completions, discount {arguments.discount:g}, "
+        f"reward times {arguments.reward_scale:g}\n"
+    )
