@@ -1,0 +1,125 @@
+"""RND and NovelD."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from random_rollouts import HORIZON, B, T, assert_steps_equal_rollout, random_rollouts
+
+from ella.errors import InputError
+from ella.shaping.noveld import NovelD, NoveldSettings
+from ella.shaping.rnd import RND, RndSettings
+from ella.shaping.running_moments import merged, no_moments
+from ella.shaping.visits import count_visits, no_visits
+
+SMALL_RND = RND(RndSettings(features=32, learning_rate=1e-3))
+SMALL_NOVELD = NovelD(
+    NoveldSettings(channels=(8, 8, 16), width=32, features=16, learning_rate=1e-3), HORIZON
+)
+
+
+@partial(jax.jit, static_argnums=0)
+def one_iteration(shaper, state, rollout, key):
+    state, bonus, measured = shaper.shape(state, rollout)
+    state, fitted = shaper.fit(state, rollout, jnp.int32(0), key=key)
+    return state, bonus, {**measured, **fitted}
+
+
+def average(mean) -> float:
+    return float(mean.total / mean.count)
+
+
+@pytest.mark.parametrize(
+    ("shaper", "error"), [(SMALL_RND, "rnd_error"), (SMALL_NOVELD, "noveld_novelty")]
+)
+def test_what_is_seen_again_and_again_is_no_longer_novel(shaper, error):
+    repeated, unseen = random_rollouts()[0], random_rollouts()[1]
+    # A view of another kind: nothing in the repeated ones looks like it.
+    strange = replace(unseen, next_image=jnp.full_like(unseen.next_image, 2))
+    state = shaper.init(B, key=jax.random.key(0))
+    errors = []
+    for i in range(40):
+        state, _, measured = one_iteration(shaper, state, repeated, jax.random.key(i))
+        errors.append(average(measured[error]))
+    _, _, measured = one_iteration(shaper, state, strange, jax.random.key(0))
+    assert errors[-1] < 0.5 * errors[1]
+    assert average(measured[error]) > 2 * errors[-1]
+
+
+def test_rnd_pays_in_deviations_of_discounted_sums_of_errors():
+    state = SMALL_RND.init(B, key=jax.random.key(0))
+    sums, seen, errors = np.zeros(B), [], None
+    for i, rollout in enumerate(random_rollouts()):
+        before = state
+        state, bonus, _ = one_iteration(SMALL_RND, state, rollout, jax.random.key(i))
+        if i < 2:
+            assert not np.asarray(bonus).any()
+        if i == 0:
+            continue
+        inputs = SMALL_RND._inputs(before, rollout.next_image)
+        errors = np.square(before.predictor(inputs) - before.target(inputs)).mean(-1)
+        if i >= 2:
+            np.testing.assert_allclose(bonus, errors / np.std(seen), rtol=1e-3)
+        for error in errors:
+            sums = 0.99 * sums + error
+            seen.append(sums)
+    assert errors is not None
+
+
+def test_rnd_inputs_are_standardised_and_clipped():
+    rollout = random_rollouts()[0]
+    state = SMALL_RND.init(B, key=jax.random.key(0))
+    state, _, _ = one_iteration(SMALL_RND, state, rollout, jax.random.key(0))
+    views = np.asarray(rollout.next_image, np.float32).reshape(-1, 7, 7, 3)
+    varies = views.std(axis=0) > 0
+    inputs = np.asarray(SMALL_RND._inputs(state, rollout.next_image)).reshape(-1, 7, 7, 3)
+    expected = (views - views.mean(axis=0))[:, varies] / views.std(axis=0)[varies]
+    np.testing.assert_allclose(inputs[:, varies], np.clip(expected, -5, 5), atol=1e-3)
+
+
+def test_noveld_pays_first_visits_for_what_is_newer_than_before():
+    rollout = random_rollouts()[0]
+    state = SMALL_NOVELD.init(B, key=jax.random.key(0))
+    _, bonus, _ = one_iteration(SMALL_NOVELD, state, rollout, jax.random.key(0))
+
+    def novelty(image):
+        encoded = jax.nn.relu(state.encoder(image.astype(jnp.float32)))
+        return np.linalg.norm(state.predictor(encoded) - state.target(encoded), axis=-1)
+
+    gained = novelty(rollout.next_image) - 0.5 * novelty(rollout.image)
+    _, counted = count_visits(no_visits(B, HORIZON), rollout)
+    expected = 0.5 * np.maximum(gained, 0) * (np.asarray(counted) == 1)
+    np.testing.assert_allclose(bonus, expected, rtol=1e-3, atol=1e-5)
+    assert 0.1 < (np.asarray(bonus) > 0).mean() < 0.9
+
+
+@pytest.mark.parametrize("shaper", [SMALL_RND, SMALL_NOVELD])
+def test_shape_equals_one_step_at_a_time(shaper):
+    rollouts = random_rollouts()
+    state = shaper.init(B, key=jax.random.key(0))
+    for i in range(3):
+        state, _, _ = one_iteration(shaper, state, rollouts[i], jax.random.key(i))
+    bonus = assert_steps_equal_rollout(shaper, state, rollouts[3], tolerance=1e-4)
+    assert (bonus > 0).any()
+
+
+def test_running_moments_are_those_of_everything():
+    values = np.random.default_rng(0).normal(3.0, 2.0, (50, 4)).astype(np.float32)
+    moments = no_moments((4,))
+    for start, stop in ((0, 1), (1, 20), (20, 50)):
+        moments = merged(moments, jnp.asarray(values[start:stop]))
+    np.testing.assert_allclose(moments.mean, values.mean(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(moments.deviation, values.std(axis=0), rtol=1e-4)
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(InputError, match="epochs"):
+        RndSettings(epochs=0)
+    with pytest.raises(InputError, match="width"):
+        NoveldSettings(width=0)
+    odd = RND(RndSettings(features=8, minibatches=7))
+    with pytest.raises(InputError, match=f"must divide the {T * B} frames"):
+        odd.fit(odd.init(B, key=jax.random.key(0)), random_rollouts()[0], 0, key=jax.random.key(0))

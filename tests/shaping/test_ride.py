@@ -1,0 +1,189 @@
+"""RIDE's embedding, dynamics models and bonus."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from random_rollouts import HORIZON, B, T, assert_steps_equal_rollout, random_rollouts, steps_of
+
+from ella.networks.impact import impact_networks
+from ella.networks.orthogonal import StridedConvolution
+from ella.shaping.ride import RIDE, RideSettings, dynamics_loss
+from ella.shaping.visits import count_visits, no_visits
+from ella.world.encoding import NUM_ACTIONS
+
+COUNTED = RIDE(RideSettings(coefficient=0.5, episodic_counts=True), HORIZON)
+PLAIN = RIDE(RideSettings(coefficient=0.5), HORIZON)
+QUICK = RIDE(RideSettings(learning_rate=1e-3, inverse_coefficient=1.0), HORIZON)
+
+
+@partial(jax.jit, static_argnums=(0, 3))
+def trained(shaper: RIDE, state, rollouts, steps: int):
+    """After `steps` fits, taking turns with the rollouts [N, ...]; and each fit's accuracy."""
+
+    def fit(state, iteration):
+        rollout = jax.tree.map(lambda leaf: leaf[iteration % len(leaf)], rollouts)
+        state, measured = shaper.fit(state, rollout, iteration, key=jax.random.key(0))
+        accuracy = measured["ride_inverse_accuracy"]
+        return state, accuracy.total / accuracy.count
+
+    return jax.lax.scan(fit, state, jnp.arange(steps))
+
+
+def stacked(rollouts):
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *rollouts)
+
+
+def test_strided_convolutions_equal_plain_ones():
+    layer = StridedConvolution(3, 8, 2, key=jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (5, 7, 7, 3))
+    expected = jax.lax.conv_general_dilated(
+        x, layer.linear.weight.reshape(3, 3, 3, 8), (2, 2), ((1, 1), (1, 1)),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )  # fmt: skip
+    np.testing.assert_allclose(layer(x), expected, atol=1e-5)
+
+
+def test_the_bonus_is_the_scaled_distance_of_embeddings():
+    rollout = random_rollouts()[0]
+    state = PLAIN.init(B, key=jax.random.key(0))
+    _, bonus, _ = jax.jit(PLAIN.shape)(state, rollout)
+    embed = state.networks.embedding
+    done = np.argwhere(np.asarray(rollout.done))
+    t, b = done[0]
+    expected = 0.5 * np.linalg.norm(embed(rollout.next_image[t, b]) - embed(rollout.image[t, b]))
+    assert bonus[t, b] == pytest.approx(expected, rel=1e-4)
+    unchanged = np.asarray((rollout.image == rollout.next_image).all(axis=(2, 3, 4)))
+    assert 0.1 < unchanged.mean() < 0.9
+    assert not np.asarray(bonus)[unchanged].any()
+    assert (np.asarray(bonus)[~unchanged] > 0).all()
+
+
+def test_an_episode_ends_with_its_own_last_view():
+    rollout = random_rollouts()[0]
+    shape = jax.jit(PLAIN.shape)
+    state = PLAIN.init(B, key=jax.random.key(0))
+    _, bonus, _ = shape(state, rollout)
+    # What the next episode looks like is no part of this one's bonus.
+    first = rollout.first[:, :, None, None, None]
+    _, other, _ = shape(state, replace(rollout, image=jnp.where(first, 0, rollout.image)))
+    done = np.asarray(rollout.done) & ~np.asarray(rollout.first)
+    np.testing.assert_array_equal(np.asarray(bonus)[done], np.asarray(other)[done])
+
+
+def test_the_inverse_model_learns_to_recognise_actions():
+    *training, held_out = random_rollouts()
+    start = QUICK.init(B, key=jax.random.key(0))
+    state, accuracy = trained(QUICK, start, stacked(training), 80)
+    assert accuracy[0] < 0.3
+    now = state.networks.embedding(held_out.image)
+    after = state.networks.embedding(held_out.next_image)
+    guess = state.networks.recognise(now, after).argmax(-1)
+    right = float((guess == held_out.action).mean())
+    # Of seven actions several often change nothing, so a perfect score is out of reach.
+    assert right > 2 / NUM_ACTIONS
+
+
+def test_the_forward_model_learns_to_predict():
+    *training, held_out = random_rollouts()
+    settings = RideSettings()
+    shaper = RIDE(settings, HORIZON)
+    before = shaper.init(B, key=jax.random.key(0))
+    after, _ = trained(shaper, before, stacked(training), 80)
+    loss = jax.jit(lambda networks: dynamics_loss(networks, settings, held_out)[1].distance.mean())
+    assert loss(after.networks) < 0.5 * loss(before.networks)
+
+
+def test_the_embedding_ignores_what_the_agent_cannot_influence():
+    """One corner of the view is noise; another shows the action. The embedding keeps the second."""
+    rng = np.random.default_rng(0)
+    shape = (3, T, B)
+    action = rng.integers(0, 3, shape)
+    image = np.zeros((*shape, 7, 7, 3), np.uint8)
+    image[..., 1, 1, :] = 100
+    after = image.copy()
+    after[..., 5, 5, :] = 80 * action[..., None]
+    for view in (image, after):
+        view[..., 1, 1, :] = rng.choice([0, 160], (*shape, 1))
+    sample = stacked(random_rollouts()[:3])
+    rollouts = replace(
+        sample, image=jnp.asarray(image), next_image=jnp.asarray(after),
+        action=jnp.asarray(action, jnp.int32),
+    )  # fmt: skip
+    shaper = RIDE(RideSettings(learning_rate=1e-3), HORIZON)
+    state = shaper.init(B, key=jax.random.key(1))
+    learned, accuracy = trained(shaper, state, rollouts, 150)
+    assert accuracy[-1] > 0.9
+
+    blank = jnp.zeros((7, 7, 3), jnp.uint8)
+    noise, influence = blank.at[1, 1].set(160), blank.at[5, 5].set(160)
+
+    def ratio(networks) -> float:
+        distance = [
+            jnp.linalg.norm(networks.embedding(view) - networks.embedding(blank))
+            for view in (noise, influence)
+        ]
+        return float(distance[0] / distance[1])
+
+    assert ratio(learned.networks) < 0.2
+    assert ratio(learned.networks) < 0.3 * ratio(state.networks)
+
+
+def test_visits_equal_plain_dictionaries():
+    visits, seen = no_visits(B, HORIZON), [{} for _ in range(B)]
+    count = jax.jit(count_visits)
+    highest = 0
+    for rollout in random_rollouts():
+        visits, counted = count(visits, rollout)
+        first, fingerprint = np.asarray(rollout.first), np.asarray(rollout.fingerprint)
+        counted = np.asarray(counted)
+        for t in range(T):
+            for b in range(B):
+                if first[t, b]:
+                    seen[b] = {}
+                place = fingerprint[t, b]
+                seen[b][place] = seen[b].get(place, 0) + 1
+                assert counted[t, b] == seen[b][place]
+                highest = max(highest, seen[b][place])
+    assert highest > 2
+
+
+def test_counts_divide_the_bonus():
+    rollout = random_rollouts()[0]
+    key = jax.random.key(0)
+    _, counted, _ = jax.jit(COUNTED.shape)(COUNTED.init(B, key=key), rollout)
+    _, plain, _ = jax.jit(PLAIN.shape)(PLAIN.init(B, key=key), rollout)
+    _, visits = count_visits(no_visits(B, HORIZON), rollout)
+    np.testing.assert_allclose(counted, plain / np.sqrt(visits), rtol=1e-5)
+
+
+def test_views_are_counted_where_states_are_not_told():
+    rollout = steps_of(random_rollouts()[0], 0, T)
+    _, counted = count_visits(no_visits(B, HORIZON), replace(rollout, fingerprint=None))
+    images = np.asarray(rollout.next_image)
+    b = int(np.argmax(np.asarray(counted).max(axis=0)))
+    t = int(np.argmax(counted[:, b]))
+    start = max(s for s in range(t + 1) if rollout.first[s, b])
+    same = [np.array_equal(images[s, b], images[t, b]) for s in range(start, t + 1)]
+    assert counted[t, b] == sum(same) > 1
+
+
+def test_shape_equals_one_step_at_a_time():
+    rollouts = random_rollouts()
+    state, _, _ = jax.jit(COUNTED.shape)(COUNTED.init(B, key=jax.random.key(0)), rollouts[0])
+    bonus = assert_steps_equal_rollout(COUNTED, state, rollouts[1])
+    assert (bonus > 0).any()
+
+
+def test_networks_have_the_original_sizes():
+    networks = impact_networks(key=jax.random.key(0))
+
+    def size(tree) -> int:
+        return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+    assert size(networks.embedding) == 27 * 32 + 32 + 288 * 32 + 32 + 288 * 128 + 128
+    assert size(networks.forward) == (128 + 7) * 256 + 256 + 256 * 128 + 128
+    assert size(networks.inverse) == 256 * 256 + 256 + 256 * 7 + 7
