@@ -13,7 +13,7 @@ from minigrid_reference import reference_environment
 from scipy import stats
 
 from ella.world import levels
-from ella.world.encoding import DIRECTION_VECTORS, DOOR, KEY, WALL, decode_cells
+from ella.world.encoding import DIRECTION_VECTORS, DOOR, KEY, decode_cells
 from ella.world.state import PUT_NEXT
 from ella.world.tasks import TaskSpec
 
@@ -134,7 +134,7 @@ def category_features(sample: Levels) -> Iterator[tuple[str, np.ndarray]]:
     yield "agent cell", x * spec.height + y
     yield "agent direction", sample.agent_dir
     fx, fy = (sample.agent_pos + DIRECTION_VECTORS[sample.agent_dir]).T
-    yield "agent room and faces a wall", 2 * sample.agent_room + (sample.types[row, fx, fy] == WALL)
+    yield "agent room and type before it", 16 * sample.agent_room + sample.types[row, fx, fy]
     yield "objects in the agent's room", sample.rooms[row, sample.agent_room]
     yield "objects in the first room", sample.rooms[:, 0]
     yield "distinct classes", (sample.class_counts[:, 6:] > 0).sum(1)
@@ -151,7 +151,7 @@ def category_features(sample: Levels) -> Iterator[tuple[str, np.ndarray]]:
         for place in range(2):
             named = instruction.objects[:, clause, place].astype(int)
             yield f"class {place} of clause {clause}", named
-            code = 6 * (named & 15) + (named >> 4)
+            code = _class_of(named)
             multiplicity = (sample.classes == code[:, None, None]).sum((1, 2))
             yield f"matches of class {place} of clause {clause}", multiplicity
             nearest = _nearest(sample, code)
@@ -160,6 +160,7 @@ def category_features(sample: Levels) -> Iterator[tuple[str, np.ndarray]]:
     yield "instruction modulo 37", sample.instruction_ids % 37
     is_put = instruction.kinds[:, 0] == PUT_NEXT
     yield "put type next to type", np.where(is_put, instruction.objects[:, 0] % 16 @ (1, 16), 0)
+    yield "put next to what it touches", is_put & _touching(sample, instruction.objects[:, 0])
 
     if spec.num_doors > 0:
         states = np.where(sample.is_door, sample.grids[..., 2], 0)
@@ -255,6 +256,19 @@ def _chi_square_counts(first: np.ndarray, second: np.ndarray) -> float:
 def _adjacent_pairs(occupied: np.ndarray) -> np.ndarray:
     across = (occupied[:, 1:] & occupied[:, :-1]).sum((1, 2))
     return across + (occupied[:, :, 1:] & occupied[:, :, :-1]).sum((1, 2))
+
+
+def _class_of(cell: np.ndarray) -> np.ndarray:
+    return 6 * (cell & 15) + (cell >> 4)
+
+
+def _touching(sample: Levels, pair: np.ndarray) -> np.ndarray:
+    """bool[N]: whether objects of the two classes pair[N, 2] lie next to each other."""
+    codes = _class_of(pair.astype(int))[..., None, None]
+    a, b = sample.classes == codes[:, 0], sample.classes == codes[:, 1]
+    across = (a[:, 1:] & b[:, :-1]) | (b[:, 1:] & a[:, :-1])
+    along = (a[:, :, 1:] & b[:, :, :-1]) | (b[:, :, 1:] & a[:, :, :-1])
+    return across.any((1, 2)) | along.any((1, 2))
 
 
 def _nearest(sample: Levels, code: np.ndarray) -> np.ndarray:
