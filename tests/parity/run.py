@@ -61,7 +61,7 @@ def main() -> None:
 
 def levels_made_here(task: str, seed: int, count: int = 256) -> list[dict]:
     env = ella.make(task)
-    generated = jax.device_get(jax.jit(lambda key: env.generate(key, count))(jax.random.key(seed)))
+    generated = jax.device_get(env.generate(jax.random.key(seed), count))
     return [
         ella.world.describe(jax.tree.map(lambda leaf, i=i: leaf[i], generated))
         for i in range(count)
