@@ -215,7 +215,8 @@ def main() -> None:
         results = {"ella": ours}
         print(
             f"{task}: ella {ours['steps_per_second']:,.0f} steps/s ({ours['num_envs']} "
-            f"environments, {ours['levels_used']} levels used, {ours['levels_used_twice']} of them twice)"
+            f"environments, {ours['levels_used']} levels used, "
+            f"{ours['levels_used_twice']} of them twice)"
         )
         split = ", ".join(f"{k} {v:.0f}" for k, v in ours["nanoseconds_per_step"].items())
         print(f"  nanoseconds per step: {split}")

@@ -25,33 +25,26 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 
-    cases = itertools.cycle(
-        (task, driver, maker)
-        for task in arguments.tasks
-        for driver in DRIVERS
-        for maker in ("minigrid", "ella")
-    )
+    cases = itertools.cycle(itertools.product(arguments.tasks, DRIVERS, ("minigrid", "ella")))
+    seeds = itertools.count(arguments.seed)
     began, compared = time.monotonic(), 0
     with ProcessPoolExecutor(arguments.processes, mp_context=get_context("spawn")) as workers:
         pending = []
-        for seed in itertools.count(arguments.seed):
+        while compared < arguments.steps:
             while len(pending) < 2 * arguments.processes:
                 task, driver, maker = next(cases)
-                spec = TASKS[task]
+                spec, seed = TASKS[task], next(seeds)
                 levels = levels_made_here(task, seed) if maker == "ella" else None
                 future = workers.submit(
                     record_batch, spec, driver, seed, min_steps=CHUNK, levels=levels
                 )
                 pending.append((spec, future))
-                seed += 1
             spec, future = pending.pop(0)
             compared += assert_same(spec, future.result())
             rate = compared / (time.monotonic() - began)
             print(
                 f"{compared:>10,} steps equal ({rate:,.0f} a second), last {spec.name}", flush=True
             )
-            if compared >= arguments.steps:
-                break
         for _, future in pending:
             future.cancel()
     print(
