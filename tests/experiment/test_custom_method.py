@@ -1,0 +1,126 @@
+"""Methods from outside the package, and sums of methods, in real training."""
+
+import csv
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+from ella.errors import InputError
+from ella.experiment import methods
+from ella.experiment.config import LearnOptions, LogSettings, Settings
+from ella.experiment.methods import MethodContext, check_method, register
+from ella.experiment.run import Outcome, train
+from ella.measurement import count_of
+from ella.networks.action_frequency import ActionFrequencyNetworkSettings
+from ella.networks.actor_critic import SMALL_NETWORK
+from ella.offline.train_action_frequency import ActionFrequencyTrainingSettings
+from ella.ppo.settings import PPOConfig
+from ella.shaping.ride import RideSettings
+from ella.shaping.shaper import AbstractRewardShaper
+from ella.world import tasks
+from ella.world.encoding import FORWARD
+from ella.world.tasks import TaskSpec
+
+ITERATIONS = 4
+LOW_LEVEL = TaskSpec(
+    "goto-for-methods", ("goto",), cols=1, room_size=6, distractors=3, agent_first=True
+)
+TASK = replace(
+    LOW_LEVEL, name="putnext-for-methods", kinds=("putnext",), unique_objects=True,
+    low_level=LOW_LEVEL.name,
+)  # fmt: skip
+SETTINGS = Settings(
+    seeds=2,
+    ppo=PPOConfig(
+        network=SMALL_NETWORK, num_envs=8, rollout_length=10, bptt_length=5, minibatch_frames=40,
+        epochs=1, pool_size=16, unroll=1,
+    ),
+    frames=ITERATIONS * 80,
+    ride=RideSettings(coefficient=0.3, episodic_counts=True),
+    learn=LearnOptions(
+        training=ActionFrequencyTrainingSettings(
+            episodes=1024, validation_episodes=128, epochs=2, batch=256,
+            network=ActionFrequencyNetworkSettings(width=8),
+        )
+    ),
+    log=LogSettings(every=2, tensorboard=False),
+)  # fmt: skip
+
+
+class Wanderlust(AbstractRewardShaper):
+    """A toy: pays for every step forward, and counts them."""
+
+    price: float = eqx.field(static=True)
+
+    def init(self, num_envs, *, key):
+        return jnp.zeros((), jnp.int32)
+
+    def shape(self, state, trajectory):
+        walked = trajectory.action == FORWARD
+        state = state + walked.sum(dtype=jnp.int32)
+        return state, self.price * walked, {"steps_forward": count_of(walked)}
+
+    def fit(self, state, trajectory, iteration, *, key):
+        return state, {"steps_forward_so_far": count_of(state)}
+
+
+def wanderlust(context: MethodContext) -> AbstractRewardShaper:
+    return Wanderlust(0.125)
+
+
+@pytest.fixture(autouse=True)
+def own_registries(monkeypatch, tmp_path):
+    """What a test registers is forgotten after it; classifiers go to a directory of its own."""
+    monkeypatch.setattr(methods, "METHODS", dict(methods.METHODS))
+    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
+    monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "cache"))
+
+
+def test_a_toy_method_trains_alone_and_in_a_sum(tmp_path):
+    tasks.register(LOW_LEVEL)
+    register("wanderlust", wanderlust)
+    said: list[str] = []
+    settings = replace(SETTINGS, method="wanderlust+ride+learn")
+    result = train(TASK, settings, tmp_path / "run", say=said.append)
+    assert result.outcome == Outcome.FINISHED
+    assert any("accuracy on held-out episodes" in line for line in said)
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    last = rows[-1]
+    forward = float(last["steps_forward"])
+    assert 0 < forward < 80
+    assert float(last["steps_forward_so_far"]) > forward
+    # The parts' bonuses add up to what the learner was given.
+    parts = 0.125 * forward / 80 + float(last["ride_bonus"]) + float(last["learn_bonus"])
+    assert float(last["bonus"]) == pytest.approx(parts, rel=1e-3)
+    assert 0 <= float(last["ride_inverse_accuracy"]) <= 1
+
+
+def test_an_installed_package_offers_a_method(tmp_path, monkeypatch):
+    package = tmp_path / "site"
+    information = package / "ella_homesick-1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: ella-homesick\nVersion: 1.0\n"
+    )
+    (information / "entry_points.txt").write_text("[ella.methods]\nhomesick = homesick:build\n")
+    (package / "homesick.py").write_text(
+        "from ella.shaping.shaper import NoShaping\ndef build(context):\n    return NoShaping()\n"
+    )
+    with pytest.raises(InputError, match="unknown method 'homesick'"):
+        check_method("homesick")
+    monkeypatch.syspath_prepend(package)
+    assert check_method("ride+homesick") == ("ride", "homesick")
+    shaper = methods.build_shaper(TASK, replace(SETTINGS, method="ride+homesick"))
+    state = shaper.init(8, key=jax.random.key(0))
+    assert set(state) == {"ride", "homesick"}
+
+
+def test_names_that_cannot_be():
+    register("wanderlust", wanderlust)
+    for name in ("wanderlust", "ride", "a+b", ""):
+        with pytest.raises(InputError):
+            register(name, wanderlust)
