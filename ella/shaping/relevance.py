@@ -163,9 +163,7 @@ class LearnedRelevance(AbstractRelevance):
         """A learner trained until it calls every pair of the candidates relevant."""
         settings = self.settings
         network_key, draw_key, train_key = jax.random.split(key, 3)
-        learner = relevance_training.start(
-            RelevanceClassifier(settings.network, key=network_key), settings.training
-        )
+        learner = relevance_training.start(RelevanceClassifier(settings.network, key=network_key))
         count = min(settings.initial_instructions, self.candidates.size)
         ids = jax.random.choice(draw_key, self.candidates, (count,), replace=False)
         data = Decompositions(
@@ -188,7 +186,7 @@ class LearnedRelevance(AbstractRelevance):
             return trained + 1, learner
 
         _, learner = jax.lax.while_loop(unfinished, train, (jnp.zeros((), jnp.int32), learner))
-        return relevance_training.start(learner.classifier, settings.training)
+        return relevance_training.start(learner.classifier)
 
     def relevant(self, state: Learner, instructions: InstructionTable) -> Bool[Array, "R L"]:
         logs, _ = relevance_matrix(state.classifier, instructions.tokens, self.low_tokens)

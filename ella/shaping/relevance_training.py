@@ -6,7 +6,11 @@ same and its relevant and irrelevant low-level instructions count half each:
 pairs   draws 20 relevant and 20 irrelevant pairs per instruction and takes them a few at a time
         (the released code: 12 steps of 10 pairs per instruction and update);
 rows    takes many instructions at a time against all low-level ones, weighted so that the loss is
-        the expectation of the draw: few large steps instead of thousands of tiny ones.
+        the expectation of the draw: few steps instead of thousands, each with the learning rate
+        of all the steps it stands for, so that the classifier moves as fast as in the other way.
+
+The pace matters: while everything is still called relevant, every completion is paid for, and
+that early encouragement is part of what makes ELLA work.
 """
 
 from collections.abc import Callable
@@ -31,8 +35,10 @@ class RelevanceTrainingSettings:
     """See the module's description."""
     batch: int = 128
     """Pairs a step (pairs) or high-level instructions a step (rows)."""
-    learning_rate: float = 1e-3
-    """Of Adam."""
+    learning_rate: float = 1e-4
+    """Of Adam, for a step of the released schedule (12 steps per instruction and update)."""
+    max_learning_rate: float = 1e-3
+    """The most a step that stands for several may have (rows)."""
     draws: int = 20
     """Relevant, and as many irrelevant, pairs drawn per instruction and epoch (pairs)."""
     epochs: int = 3
@@ -53,17 +59,17 @@ class RelevanceTrainingSettings:
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
-        if self.learning_rate <= 0:
-            raise InputError(f"relevance learning_rate must be positive, not {self.learning_rate}")
-
-    @property
-    def optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.learning_rate)
+        for name in ("learning_rate", "max_learning_rate"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
 
 
+ADAM = optax.scale_by_adam()
 UNLIMITED = 1_000_000
+RELEASED_BATCH = 10
+"""Pairs a step in the released code."""
 PAPER_TRAINING = RelevanceTrainingSettings(
-    sampling="pairs", batch=10, learning_rate=1e-4, max_steps=UNLIMITED, max_initial_steps=UNLIMITED
+    sampling="pairs", batch=10, max_steps=UNLIMITED, max_initial_steps=UNLIMITED
 )
 """The released code's schedule, step for step."""
 
@@ -102,9 +108,9 @@ class Learner:
     optimiser: PyTree
 
 
-def start(classifier: RelevanceClassifier, settings: RelevanceTrainingSettings) -> Learner:
+def start(classifier: RelevanceClassifier) -> Learner:
     """A learner whose optimiser remembers nothing."""
-    return Learner(classifier, settings.optimiser.init(classifier))
+    return Learner(classifier, ADAM.init(classifier))
 
 
 def learn(
@@ -124,10 +130,9 @@ def learn(
         return _learn_pairs(
             learner, data, low_tokens, settings, epoch, settings.epochs, settings.max_steps, key
         )
-    # As many steps as the released code would take, in batches of 10 pairs, up to the cap.
     count = data.used.sum(dtype=jnp.int32)
-    steps = jnp.minimum(settings.epochs * 2 * settings.draws * count // 10, settings.max_steps)
-    return _learn_rows(learner, data, low_tokens, settings, steps, key)
+    released_steps = settings.epochs * 2 * settings.draws * count // RELEASED_BATCH
+    return _learn_rows(learner, data, low_tokens, settings, released_steps, settings.max_steps, key)
 
 
 def learn_initially(
@@ -154,9 +159,12 @@ def learn_initially(
 
         epochs, most = settings.initial_epochs, settings.max_initial_steps
         return _learn_pairs(learner, data, low_tokens, settings, epoch, epochs, most, key)
-    released_steps = settings.initial_epochs * rows * num_low_level // 10
-    steps = jnp.asarray(min(released_steps, settings.max_initial_steps), jnp.int32)
-    return _learn_rows(learner, data, low_tokens, settings, steps, key)
+    released_steps = jnp.asarray(
+        settings.initial_epochs * rows * num_low_level // RELEASED_BATCH, jnp.int32
+    )
+    return _learn_rows(
+        learner, data, low_tokens, settings, released_steps, settings.max_initial_steps, key
+    )
 
 
 def row_loss(
@@ -215,10 +223,14 @@ def draw_pairs(data: Decompositions, draws: int, *, key: PRNGKeyArray) -> Pairs:
 
 
 def _improve(
-    learner: Learner, settings: RelevanceTrainingSettings, loss: Callable[..., Array], *args: Array
+    learner: Learner,
+    learning_rate: float | Float[Array, ""],
+    loss: Callable[..., Array],
+    *args: Array,
 ) -> Learner:
     gradient = eqx.filter_grad(loss)(learner.classifier, *args)
-    updates, optimiser = settings.optimiser.update(gradient, learner.optimiser)
+    directions, optimiser = ADAM.update(gradient, learner.optimiser)
+    updates = jax.tree.map(lambda direction: -learning_rate * direction, directions)
     return Learner(eqx.apply_updates(learner.classifier, updates), optimiser)
 
 
@@ -243,7 +255,7 @@ def _learn_pairs(
             used = chosen < pairs.count
             chosen = jnp.minimum(chosen, pairs.row.size - 1)
             learner = _improve(
-                learner, settings, pair_loss,
+                learner, settings.learning_rate, pair_loss,
                 data.tokens[pairs.row[chosen]], low_tokens[pairs.low[chosen]],
                 pairs.relevant[chosen], used,
             )  # fmt: skip
@@ -262,9 +274,14 @@ def _learn_rows(
     data: Decompositions,
     low_tokens: Int32[Array, "L m"],
     settings: RelevanceTrainingSettings,
-    steps: Int32[Array, ""],
+    released_steps: Int32[Array, ""],
+    max_steps: int,
     key: PRNGKeyArray,
 ) -> Learner:
+    """At most `max_steps` steps in place of `released_steps`."""
+    steps = jnp.minimum(released_steps, max_steps)
+    scale = released_steps / jnp.maximum(steps, 1)
+    learning_rate = jnp.minimum(settings.learning_rate * scale, settings.max_learning_rate)
     batch = min(settings.batch, data.used.size)
     count = data.used.sum(dtype=jnp.int32)
 
@@ -273,7 +290,7 @@ def _learn_rows(
         drawn = jax.random.randint(jax.random.fold_in(key, at), (batch,), 0, jnp.maximum(count, 1))
         rows = jnp.where(count <= batch, jnp.arange(batch), drawn)
         learner = _improve(
-            learner, settings, row_loss,
+            learner, learning_rate, row_loss,
             data.tokens[rows], data.relevant[rows], data.used[rows], low_tokens,
         )  # fmt: skip
         return at + 1, learner

@@ -26,7 +26,7 @@ from ella.world.tasks import find
 
 SPEC = find("unlock-maze")
 NETWORK = RelevanceNetworkSettings(hidden_size=32, output_size=32)
-FAST = RelevanceTrainingSettings(batch=16, learning_rate=3e-3)
+FAST = RelevanceTrainingSettings(batch=16, learning_rate=3e-3, max_learning_rate=3e-3)
 SLOW = replace(PAPER_TRAINING, learning_rate=3e-3, initial_epochs=3)
 ROWS = LearnedRelevance(SPEC, RelevanceSettings(NETWORK, FAST))
 PAIRS = LearnedRelevance(SPEC, RelevanceSettings(NETWORK, SLOW))
