@@ -25,6 +25,8 @@ from ella.offline.train_termination import (
     TerminationModel,
     TerminationTrainingSettings,
     empty_model,
+    middle,
+    share,
     train_termination,
 )
 from ella.shaping.termination import LearnedTermination, visible_termination
@@ -115,7 +117,7 @@ def assess_on_task(
     The truth counts 'go to' while the object is ahead and 'pick up' while it is in hand, however
     that came about, and it is the same for both articles. Returns, under 'all' and 'locked_door',
     the number of views and per kind accuracy (balanced), recall and specificity; a share without
-    cases is NaN.
+    cases is None.
     """
     episodes = rollout(make(task), key, num_episodes)
     in_episode = np.arange(episodes.images.shape[1]) <= episodes.lengths[:, None]
@@ -131,12 +133,11 @@ def assess_on_task(
             if not (kinds == kind).any():
                 continue
             said, true = decided[rows][:, kinds == kind], truth[rows][:, kinds == kind]
-            recall = said[true].mean() if true.any() else np.nan
-            specificity = 1 - said[~true].mean() if (~true).any() else np.nan
+            recall, specificity = share(said[true]), share(~said[~true])
             found[name] = {
-                "accuracy": float((recall + specificity) / 2),
-                "recall": float(recall),
-                "specificity": float(specificity),
+                "accuracy": middle(recall, specificity),
+                "recall": recall,
+                "specificity": specificity,
             }
         return found
 

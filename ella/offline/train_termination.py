@@ -294,6 +294,7 @@ def assess(
     recall: own instruction on positives. specificity_before: own instruction on negatives.
     specificity_mismatch: other instructions on positives, article variants aside.
     variants_agree: how often the variant with the other article fires along on positives.
+    A share without cases is None.
     """
     tokens = language.tokens(jnp.arange(language.num_ids))
     table = prepare(model.classifier, model.statistics, tokens)
@@ -302,21 +303,21 @@ def assess(
     kinds = np.array([clause.kind for clause in language.clauses])
     variants = article_variants(language)
 
-    def parts(is_kind: np.ndarray) -> dict[str, float]:
+    def parts(is_kind: np.ndarray) -> dict[str, float | None]:
         own_rows = np.flatnonzero(is_kind[examples.done_ids])
         before_rows = np.flatnonzero(is_kind[examples.undone_ids])
-        own = on_done[own_rows, examples.done_ids[own_rows]]
-        before = on_undone[before_rows, examples.undone_ids[before_rows]]
         others = ~variants[examples.done_ids] & is_kind
         siblings = variants[examples.done_ids] & is_kind
         siblings[np.arange(len(siblings)), examples.done_ids] = False
-        specificity = 1 - _mean(before)
-        found = {"recall": _mean(own), "specificity_before": specificity}
+        recall = share(on_done[own_rows, examples.done_ids[own_rows]])
+        before = share(~on_undone[before_rows, examples.undone_ids[before_rows]])
+        found = {"recall": recall, "specificity_before": before}
+        specificity = before
         if examples.exclusive:
-            found["specificity_mismatch"] = 1 - _mean(on_done[others])
-            found["variants_agree"] = _mean(on_done[siblings])
-            specificity = (specificity + found["specificity_mismatch"]) / 2
-        return {"accuracy": (found["recall"] + specificity) / 2, **found}
+            found["specificity_mismatch"] = share(~on_done[others])
+            found["variants_agree"] = share(on_done[siblings])
+            specificity = middle(before, found["specificity_mismatch"])
+        return {"accuracy": middle(recall, specificity), **found}
 
     record: dict[str, Any] = parts(np.ones(language.num_ids, bool))
     record["kinds"] = {
@@ -325,10 +326,16 @@ def assess(
     return record
 
 
+def share(hits: np.ndarray) -> float | None:
+    """The share of hits; None where there are no cases."""
+    return float(hits.mean()) if hits.size else None
+
+
+def middle(one: float | None, other: float | None) -> float | None:
+    """The mean of two shares; None where one is missing."""
+    return None if one is None or other is None else (one + other) / 2
+
+
 @eqx.filter_jit
 def _decide(table: TerminationTable, images: UInt8[Array, "N 7 7 3"]) -> Bool[Array, "N L"]:
     return table(images)
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if values.size else float("nan")
