@@ -34,6 +34,5 @@ def find(name: str) -> Settings:
     return PRESETS[name]
 
 
-def demo_settings() -> Settings:
-    """A run that learns `goto-small` within minutes on two cores."""
-    return replace(PRESETS["small"], frames=300_000)
+DEMO = replace(PRESETS["small"], frames=300_000)
+"""A run that learns `goto-small` within minutes on two cores."""

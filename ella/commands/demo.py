@@ -1,0 +1,69 @@
+"""`ella demo`: train a small agent in a small room, measure it and film it."""
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import jax
+from rich.console import Console
+
+from ella.commands.show import write_episode
+from ella.experiment import presets
+from ella.experiment.evaluation import evaluate
+from ella.experiment.export import load_policy
+from ella.experiment.program import held_out_key
+from ella.experiment.run import Outcome, train
+from ella.experiment.run_log import display
+from ella.experiment.small_task import SMALL_TASK
+from ella.report.episode import record
+from ella.report.film import FRAMES_PER_SECOND
+from ella.report.learning_curve import write_learning_curve
+from ella.report.trained import trained_policy
+from ella.world import compiled, make
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Train a small agent to go to objects in a small room, then measure and film it."""
+
+    out: Path = Path("demo")
+    """Directory for the run, the learning curve and the film; must be new or empty."""
+    frames: int = presets.DEMO.frames
+    """Environment steps to train for."""
+    episodes: int = 200
+    """Fresh levels to measure the trained agent on."""
+    film_seed: int = 0
+    """Which level to film."""
+
+
+def run(arguments: Arguments) -> int:
+    """Train, measure, draw, film."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def say(line: str) -> None:
+        console.print(line, markup=False)
+
+    say(f"an agent learns '{SMALL_TASK.name}': go to an object in one room")
+    result = train(
+        SMALL_TASK,
+        replace(presets.DEMO, frames=arguments.frames),
+        arguments.out / "run",
+        sinks=lambda frames: [display(frames)],
+        say=say,
+        command=sys.argv,
+    )
+    if result.outcome != Outcome.FINISHED:
+        return 1
+    policy = load_policy(result.directory)
+    found = evaluate(policy, arguments.episodes)
+    curve = write_learning_curve(result.directory, arguments.out / "learning-curve.png")
+    world = make(SMALL_TASK)
+    level = jax.random.fold_in(held_out_key(0), arguments.film_seed)
+    shots = record(world, trained_policy(policy), compiled.reset(world, level))
+    films = write_episode(shots, arguments.out / "trained-agent", "gif", FRAMES_PER_SECOND)
+    for path in (curve, *films):
+        sys.stdout.write(f"wrote {path}\n")
+    sys.stdout.write(
+        f"success on {arguments.episodes} fresh levels: {found.success_rate} (95 % interval)\n"
+    )
+    return 0
