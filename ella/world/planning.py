@@ -275,13 +275,15 @@ def _plan_clause(
 
     in_hand = afterwards
     if "putnext" in kinds:
-        carrying = ground.without(ground.holds(wanted) & ~has_it & is_put)
         anywhere = is_put & (fixed_moves | (hand == fixed))
         beside_fixed = jnp.any(ground.ahead(ground.holds(fixed)), axis=0) | anywhere
-        blocking = jnp.where(more, BLOCKING_PENALTY, 0) * ground.ahead(carrying.is_passage)
-        can_drop = ground.ahead(carrying.is_empty & beside_fixed) & is_put
-        carry = _stage(carrying, _goals(can_drop, 1 + afterwards + blocking), DROP)
-        in_hand = jnp.where(is_put, carry.field, afterwards)
+        blocking = jnp.where(more, BLOCKING_PENALTY, 0) * ground.ahead(ground.is_passage)
+        drop_costs = _goals(ground.ahead(beside_fixed) & is_put, 1 + afterwards + blocking)
+        can_drop = ground.ahead(ground.is_empty)
+        carry = _stage(ground, _goals(can_drop, drop_costs), DROP)
+        # Once taken, the object's own cell is free: to walk into, or to put the object back.
+        carry_costs = jnp.minimum(_with_front_free(ground, carry.field), drop_costs)
+        in_hand = jnp.where(is_put, carry_costs, afterwards)
 
     kind = kind_of(ground.cells)
     toggles = jnp.where(ground.unlocked, 0, jnp.where(kind == CLOSED_DOOR, 1, 2))
@@ -351,9 +353,10 @@ def _plan_unlocking(state: State, ground: Ground, best: Callable[..., Plan]) -> 
     unlocked = replace(ground.with_open(is_locked), unlocked=is_locked)
     afterwards = best(key, unlocked).field
     goals = _goals(ground.ahead(is_locked), 1 + afterwards)
-    carry = _stage(ground.without(ground.holds(key) & ~has_key), goals, TOGGLE)
+    carry = _stage(ground, goals, TOGGLE)
+    carry_costs = _with_front_free(ground, carry.field)
     can_fetch = ground.holds(key) & jnp.any(is_locked) & (state.carrying == 0)
-    fetch = _stage(ground, _goals(ground.ahead(can_fetch), 1 + carry.field), PICKUP)
+    fetch = _stage(ground, _goals(ground.ahead(can_fetch), 1 + carry_costs), PICKUP)
     return _choose(has_key, carry, fetch)
 
 
@@ -372,11 +375,21 @@ def _put_down_goals(ground: Ground, afterwards: Field) -> Field:
 
     Poses from which the way leads forward, over the object put down, are left out.
     """
-    front = _neighbours(ground.cells.shape[-1], ground.height)
-    beyond = jnp.take_along_axis(afterwards, jnp.asarray(front), axis=-1)
+    beyond = _beyond(ground, afterwards)
     goes_forward = afterwards >= beyond + ground.step_costs
     cost = 1 + afterwards + BLOCKING_PENALTY * ground.ahead(ground.is_passage)
     return _goals(ground.ahead(ground.is_empty) & ~goes_forward, cost)
+
+
+def _with_front_free(ground: Ground, field: Field) -> Field:
+    """`field` when the object in front of the pose has just been taken away."""
+    return jnp.minimum(field, 1 + _beyond(ground, field))
+
+
+def _beyond(ground: Ground, field: Field) -> Field:
+    """The field's value one step forward from each pose."""
+    front = _neighbours(ground.cells.shape[-1], ground.height)
+    return jnp.take_along_axis(field, jnp.asarray(front), axis=-1)
 
 
 def _goals(allowed: Array, cost: Any) -> Field:
