@@ -167,13 +167,16 @@ def test_seeds_are_a_vmap() -> None:
     keys = jax.random.split(jax.random.key(7), 2)
     actions = jnp.asarray(np.random.default_rng(0).integers(0, 7, (6, 2, B)), jnp.int32)
 
-    def run(key: Any, actions: Any) -> tuple[VectorState, Transition]:
-        vector = SHORT.refill(SHORT.start(key, B, P), key)
-        return jax.lax.scan(SHORT.step_vector, vector, actions)
-
-    together = jax.jit(jax.vmap(run, in_axes=(0, 1)))(keys, actions)
-    alone = jax.jit(run)(keys[1], actions[:, 1])
-    assert_trees_equal(jax.tree.map(lambda leaf: leaf[1], together), alone)
+    vectors = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(start, keys))
+    refilled = jax.jit(jax.vmap(SHORT.refill))(vectors, keys)
+    together = jax.jit(
+        lambda vectors: jax.lax.scan(jax.vmap(SHORT.step_vector), vectors, actions)[0]
+    )(refilled)
+    for seed, alone in enumerate(map(start, keys)):
+        alone = refill(alone, keys[seed])
+        for t in range(len(actions)):
+            alone, _ = step_vector(alone, actions[t, seed])
+        assert_trees_equal(jax.tree.map(lambda leaf, seed=seed: leaf[seed], together), alone)
 
 
 @pytest.mark.parametrize(("num_envs", "pool_size"), [(0, 4), (4, 0)])
