@@ -41,8 +41,9 @@ def examples_file(tmp_path_factory):
     views = synthetic_views(3000, seed=0)
     truth = np.asarray(visible_termination(LANGUAGE)(jnp.asarray(views)))
     rng = np.random.default_rng(1)
-    ids = np.where(truth.any(-1), np.argmax(truth, -1), rng.integers(0, 36, len(views)))
-    wrong = rng.random(len(views)) < 0.3
+    one_that_holds = np.argmax(truth * rng.random(truth.shape), -1)
+    ids = np.where(truth.any(-1), one_that_holds, rng.integers(0, 36, len(views)))
+    wrong = rng.random(len(views)) < 0.4
     ids = np.where(wrong, rng.integers(0, 36, len(views)), ids)
     path = tmp_path_factory.mktemp("examples") / "examples.npz"
     np.savez_compressed(
@@ -70,7 +71,7 @@ def test_learns_from_a_file_and_is_recalled(examples_file, tmp_path):
     views = synthetic_views(200, seed=9)
     decided = np.asarray(trained.prepared()(jnp.asarray(views)))
     truth = np.asarray(visible_termination(LANGUAGE)(jnp.asarray(views)))
-    assert decided[truth].mean() + (~decided[~truth]).mean() > 1.8
+    assert decided[truth].mean() + (~decided[~truth]).mean() > 1.7
 
     # A second run finds the first one's result and trains no more.
     seen.clear()
