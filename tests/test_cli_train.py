@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 
 from ella.cli import main
 from ella.experiment.checkpoint import CheckpointStore
+from ella.experiment.intervals import Estimate
 from ella.experiment.metrics import CLOCK_COLUMNS, read_rows
 
 ITERATIONS = 60
@@ -225,6 +226,62 @@ def test_two_of_four_devices_train_two_seeds_as_one_device_does(whole, config, t
     for spread, alone in zip(read_rows(tmp_path / "run"), read_rows(whole[0])[:4], strict=True):
         assert spread["episodes"] == alone["episodes"]
         np.testing.assert_allclose(float(spread["loss"]), float(alone["loss"]), rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_trained_policy_does_as_well_in_minigrid(whole):
+    reports = [
+        ella("eval", whole[0], "--episodes", 40, "--seed-index", 1, "--backend", backend, "--json")
+        for backend in ("ella", "minigrid")
+    ]
+    assert [report.returncode for report in reports] == [0, 0], reports[1].stderr
+    here, there = (json.loads(report.stdout)["results"] for report in reports)
+    assert [row["mode"] for row in here] == ["greedy", "sampled"]
+    for a, b in zip(here, there, strict=True):
+        assert a["seed"] == b["seed"] == 1
+        for name in ("success", "return"):
+            left, right = Estimate(**a[name]), Estimate(**b[name])
+            assert left.low <= left.value <= left.high
+            assert left.overlaps(right)
+    sampled = Estimate(**here[1]["success"])
+    assert 0 < sampled.value < 1
+
+
+@pytest.mark.slow
+def test_the_trained_agent_is_filmed(whole, tmp_path):
+    done = ella("show", whole[0], "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "goto-small-trained-0-0.gif").stat().st_size > 1000
+
+
+@pytest.mark.slow
+def test_bench_measures_the_world_inference_and_each_method():
+    done = ella(
+        "bench", "goto-small", "--preset", "small", "--seeds", 2, "--method", "ppo", "rnd",
+        "--iterations", 1, "--repeats", 1, "--json",
+        "--ppo.num-envs", 4, "--ppo.rollout-length", 8, "--ppo.bptt-length", 4,
+        "--ppo.minibatch-frames", 16, "--ppo.pool-size", 8, "--ppo.epochs", 1,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["seeds"], report["environments"]) == (2, 4)
+    assert "one frame = one step" in report["counting"]
+    rates = {rate["what"]: rate for rate in report["rates"]}
+    assert list(rates) == ["environment", "environment+inference", "training ppo", "training rnd"]
+    assert all(rate["frames"] == 2 * 4 * 8 for rate in rates.values())
+    assert rates["training ppo"]["ratio"] == 1
+    expected = (
+        rates["training rnd"]["frames_per_second"] / rates["training ppo"]["frames_per_second"]
+    )
+    assert rates["training rnd"]["ratio"] == pytest.approx(expected)
+
+
+def test_the_bound_of_the_paper(capsys):
+    found = []
+    for steps in ((), ("--steps", "100"), ("--steps", "40")):
+        assert main(["bound", "putnext-room", *steps]) == 0
+        found.append(capsys.readouterr().out.splitlines()[0])
+    assert found == ["0.0153", "0.0604", "0.267"]
 
 
 def refusal(capsys, *words: object) -> str:

@@ -1,4 +1,4 @@
-"""`ella show TASK`: film an episode."""
+"""`ella show TASK` or `ella show RUN`: film an episode."""
 
 import sys
 from collections.abc import Sequence
@@ -9,19 +9,22 @@ from typing import Annotated, Literal
 import tyro
 
 from ella.errors import InputError
-from ella.report.episode import expert_policy, random_policy, record, seed_key
+from ella.report.episode import Policy, expert_policy, random_policy, record, seed_key
 from ella.report.film import FRAMES_PER_SECOND, Shot, find_encoder, write_film, write_strip
-from ella.world import compiled, make
+from ella.world import Environment, compiled, make
 
 
 @dataclass(frozen=True)
 class Arguments:
     """Film one episode: a GIF or MP4, and a PNG strip of its main moments."""
 
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """Name of the task; `ella tasks` lists them."""
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK|RUN")]
+    """Name of the task (`ella tasks` lists them), or the directory of a run whose trained agent
+    acts."""
     policy: Literal["expert", "random"] = "expert"
-    """Who acts: a planner that knows the whole level, or chance."""
+    """Who acts in a task: a planner that knows the whole level, or chance."""
+    seed_index: int = 0
+    """Which of a run's seeds acts, counted from 0."""
     seed: int = 0
     """Seed of the level and of the random policy."""
     out: Path = Path("films")
@@ -38,16 +41,28 @@ def run(arguments: Arguments) -> None:
         raise InputError(f"frames-per-second must be positive, got {arguments.frames_per_second}")
     if arguments.format == "mp4":
         find_encoder()
-    world, key = make(arguments.task), seed_key(arguments.seed)
-    expert = arguments.policy == "expert"
-    policy = expert_policy(world) if expert else random_policy(arguments.seed)
-    timestep = compiled.reset(world, key)
+    world, policy, actor = _actor(arguments)
+    timestep = compiled.reset(world, seed_key(arguments.seed))
     shots = record(world, policy, timestep)
-    stem = arguments.out / f"{world.spec.name}-{arguments.policy}-{arguments.seed}"
+    stem = arguments.out / f"{world.spec.name}-{actor}-{arguments.seed}"
     for path in write_episode(shots, stem, arguments.format, arguments.frames_per_second):
         sys.stdout.write(f"wrote {path}\n")
     ending = shots[-1].marks[-1].text
     sys.stdout.write(f"{shots[-1].description['mission']}: {ending} after {len(shots) - 1} steps\n")
+
+
+def _actor(arguments: Arguments) -> tuple[Environment, Policy, str]:
+    """The world, who acts in it, and what files call them."""
+    if Path(arguments.task).is_dir():
+        from ella.experiment.export import load_policy
+        from ella.report.trained import trained_policy
+
+        trained = load_policy(Path(arguments.task), arguments.seed_index)
+        return make(trained.spec), trained_policy(trained), f"trained-{trained.seed}"
+    world = make(arguments.task)
+    if arguments.policy == "expert":
+        return world, expert_policy(world), "expert"
+    return world, random_policy(arguments.seed), "random"
 
 
 def write_episode(
