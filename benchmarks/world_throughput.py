@@ -162,9 +162,15 @@ def measure_minigrid(level: str, seconds: float) -> dict[str, Any]:
     import minigrid  # noqa: F401
 
     found = []
-    for mode, num_envs in (("sync", 16), ("async", os.cpu_count() or 2)):
+    # Minigrid's mission space cannot be put into shared memory.
+    for mode, num_envs, options in (
+        ("sync", 16, {}),
+        ("async", os.cpu_count() or 2, {"shared_memory": False}),
+    ):
         with without_output():
-            envs = gymnasium.make_vec(level, num_envs=num_envs, vectorization_mode=mode)
+            envs = gymnasium.make_vec(
+                level, num_envs=num_envs, vectorization_mode=mode, vector_kwargs=options
+            )
             envs.reset(seed=0)
             rate = peer_rate(envs.step, num_envs, seconds)
             envs.close()
