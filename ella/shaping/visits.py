@@ -54,4 +54,6 @@ def count_visits(visits: Visits, trajectory: Trajectory) -> tuple[Visits, Int32[
     columns = jnp.broadcast_to(jnp.arange(B), (T, B))
     kept = visits.fingerprints.at[columns, slot].set(prints, mode="drop")
     count = carried_on + is_last.sum(0, dtype=jnp.int32)
+    # What earlier episodes left behind is cleared, so that equal histories have equal states.
+    kept = jnp.where(jnp.arange(horizon) < count[:, None], kept, 0)
     return Visits(kept, count), counted

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -59,6 +59,12 @@ def random_rollouts() -> list[Trajectory]:
 
     played = play(jax.random.key(0))
     return [jax.tree.map(lambda leaf, i=i: leaf[i], played) for i in range(ROLLOUTS)]
+
+
+@partial(jax.jit, static_argnums=0)
+def shaped(shaper: AbstractRewardShaper, state, rollout: Trajectory):
+    """(state, bonus, measurements) of a shaper without arrays of its own."""
+    return shaper.shape(state, rollout)
 
 
 def steps_of(rollout: Trajectory, start: int, stop: int) -> Trajectory:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from random_rollouts import HORIZON, B, T, assert_steps_equal_rollout, random_rollouts, steps_of
+from random_rollouts import HORIZON, B, T, assert_steps_equal_rollout, random_rollouts, shaped
 
 from ella.networks.impact import impact_networks
 from ella.networks.orthogonal import StridedConvolution
@@ -17,7 +17,9 @@ from ella.world.encoding import NUM_ACTIONS
 
 COUNTED = RIDE(RideSettings(coefficient=0.5, episodic_counts=True), HORIZON)
 PLAIN = RIDE(RideSettings(coefficient=0.5), HORIZON)
-QUICK = RIDE(RideSettings(learning_rate=1e-3, inverse_coefficient=1.0), HORIZON)
+QUICK = RIDE(
+    RideSettings(learning_rate=3e-3, inverse_coefficient=1.0, forward_coefficient=0.1), HORIZON
+)
 
 
 @partial(jax.jit, static_argnums=(0, 3))
@@ -50,8 +52,8 @@ def test_strided_convolutions_equal_plain_ones():
 def test_the_bonus_is_the_scaled_distance_of_embeddings():
     rollout = random_rollouts()[0]
     state = PLAIN.init(B, key=jax.random.key(0))
-    _, bonus, _ = jax.jit(PLAIN.shape)(state, rollout)
-    embed = state.networks.embedding
+    _, bonus, _ = shaped(PLAIN, state, rollout)
+    embed = jax.jit(lambda image: state.networks.embedding(image))
     done = np.argwhere(np.asarray(rollout.done))
     t, b = done[0]
     expected = 0.5 * np.linalg.norm(embed(rollout.next_image[t, b]) - embed(rollout.image[t, b]))
@@ -64,12 +66,11 @@ def test_the_bonus_is_the_scaled_distance_of_embeddings():
 
 def test_an_episode_ends_with_its_own_last_view():
     rollout = random_rollouts()[0]
-    shape = jax.jit(PLAIN.shape)
     state = PLAIN.init(B, key=jax.random.key(0))
-    _, bonus, _ = shape(state, rollout)
+    _, bonus, _ = shaped(PLAIN, state, rollout)
     # What the next episode looks like is no part of this one's bonus.
     first = rollout.first[:, :, None, None, None]
-    _, other, _ = shape(state, replace(rollout, image=jnp.where(first, 0, rollout.image)))
+    _, other, _ = shaped(PLAIN, state, replace(rollout, image=jnp.where(first, 0, rollout.image)))
     done = np.asarray(rollout.done) & ~np.asarray(rollout.first)
     np.testing.assert_array_equal(np.asarray(bonus)[done], np.asarray(other)[done])
 
@@ -77,12 +78,10 @@ def test_an_episode_ends_with_its_own_last_view():
 def test_the_inverse_model_learns_to_recognise_actions():
     *training, held_out = random_rollouts()
     start = QUICK.init(B, key=jax.random.key(0))
-    state, accuracy = trained(QUICK, start, stacked(training), 80)
-    assert accuracy[0] < 0.3
-    now = state.networks.embedding(held_out.image)
-    after = state.networks.embedding(held_out.next_image)
-    guess = state.networks.recognise(now, after).argmax(-1)
-    right = float((guess == held_out.action).mean())
+    state, accuracy = trained(QUICK, start, stacked(training), 90)
+    assert accuracy[0] < 0.25
+    _, errors = jax.jit(dynamics_loss, static_argnums=1)(state.networks, QUICK.settings, held_out)
+    right = float(errors.recognised.mean())
     # Of seven actions several often change nothing, so a perfect score is out of reach.
     assert right > 2 / NUM_ACTIONS
 
@@ -92,18 +91,18 @@ def test_the_forward_model_learns_to_predict():
     settings = RideSettings()
     shaper = RIDE(settings, HORIZON)
     before = shaper.init(B, key=jax.random.key(0))
-    after, _ = trained(shaper, before, stacked(training), 80)
-    loss = jax.jit(lambda networks: dynamics_loss(networks, settings, held_out)[1].distance.mean())
-    assert loss(after.networks) < 0.5 * loss(before.networks)
+    after, _ = trained(shaper, before, stacked(training), 60)
+    judge = jax.jit(dynamics_loss, static_argnums=1)
+    early, late = (judge(part.networks, settings, held_out)[1] for part in (before, after))
+    assert late.distance.mean() < 0.5 * early.distance.mean()
 
 
 def test_the_embedding_ignores_what_the_agent_cannot_influence():
     """One corner of the view is noise; another shows the action. The embedding keeps the second."""
     rng = np.random.default_rng(0)
-    shape = (3, T, B)
+    shape = (3, T // 2, B)
     action = rng.integers(0, 3, shape)
     image = np.zeros((*shape, 7, 7, 3), np.uint8)
-    image[..., 1, 1, :] = 100
     after = image.copy()
     after[..., 5, 5, :] = 80 * action[..., None]
     for view in (image, after):
@@ -113,23 +112,22 @@ def test_the_embedding_ignores_what_the_agent_cannot_influence():
         sample, image=jnp.asarray(image), next_image=jnp.asarray(after),
         action=jnp.asarray(action, jnp.int32),
     )  # fmt: skip
-    shaper = RIDE(RideSettings(learning_rate=1e-3), HORIZON)
+    shaper = RIDE(RideSettings(learning_rate=5e-4), HORIZON)
     state = shaper.init(B, key=jax.random.key(1))
-    learned, accuracy = trained(shaper, state, rollouts, 150)
+    learned, accuracy = trained(shaper, state, rollouts, 300)
     assert accuracy[-1] > 0.9
 
     blank = jnp.zeros((7, 7, 3), jnp.uint8)
-    noise, influence = blank.at[1, 1].set(160), blank.at[5, 5].set(160)
+    views = jnp.stack([blank, blank.at[1, 1].set(160), blank.at[5, 5].set(160)])
 
-    def ratio(networks) -> float:
-        distance = [
-            jnp.linalg.norm(networks.embedding(view) - networks.embedding(blank))
-            for view in (noise, influence)
-        ]
-        return float(distance[0] / distance[1])
+    @jax.jit
+    def ratio(networks):
+        """How far noise moves the embedding, compared with what the agent does."""
+        nothing, noise, deed = networks.embedding(views)
+        return jnp.linalg.norm(noise - nothing) / jnp.linalg.norm(deed - nothing)
 
-    assert ratio(learned.networks) < 0.2
-    assert ratio(learned.networks) < 0.3 * ratio(state.networks)
+    assert ratio(state.networks) > 0.9
+    assert ratio(learned.networks) < 0.3
 
 
 def test_visits_equal_plain_dictionaries():
@@ -154,26 +152,27 @@ def test_visits_equal_plain_dictionaries():
 def test_counts_divide_the_bonus():
     rollout = random_rollouts()[0]
     key = jax.random.key(0)
-    _, counted, _ = jax.jit(COUNTED.shape)(COUNTED.init(B, key=key), rollout)
-    _, plain, _ = jax.jit(PLAIN.shape)(PLAIN.init(B, key=key), rollout)
-    _, visits = count_visits(no_visits(B, HORIZON), rollout)
+    _, counted, _ = shaped(COUNTED, COUNTED.init(B, key=key), rollout)
+    _, plain, _ = shaped(PLAIN, PLAIN.init(B, key=key), rollout)
+    _, visits = jax.jit(count_visits)(no_visits(B, HORIZON), rollout)
     np.testing.assert_allclose(counted, plain / np.sqrt(visits), rtol=1e-5)
 
 
 def test_views_are_counted_where_states_are_not_told():
-    rollout = steps_of(random_rollouts()[0], 0, T)
-    _, counted = count_visits(no_visits(B, HORIZON), replace(rollout, fingerprint=None))
-    images = np.asarray(rollout.next_image)
-    b = int(np.argmax(np.asarray(counted).max(axis=0)))
+    rollout = random_rollouts()[0]
+    blind = replace(rollout, fingerprint=None)
+    counted = np.asarray(jax.jit(count_visits)(no_visits(B, HORIZON), blind)[1])
+    images, first = np.asarray(rollout.next_image), np.asarray(rollout.first)
+    b = int(np.argmax(counted.max(axis=0)))
     t = int(np.argmax(counted[:, b]))
-    start = max(s for s in range(t + 1) if rollout.first[s, b])
+    start = max(s for s in range(t + 1) if first[s, b])
     same = [np.array_equal(images[s, b], images[t, b]) for s in range(start, t + 1)]
     assert counted[t, b] == sum(same) > 1
 
 
 def test_shape_equals_one_step_at_a_time():
     rollouts = random_rollouts()
-    state, _, _ = jax.jit(COUNTED.shape)(COUNTED.init(B, key=jax.random.key(0)), rollouts[0])
+    state, _, _ = shaped(COUNTED, COUNTED.init(B, key=jax.random.key(0)), rollouts[0])
     bonus = assert_steps_equal_rollout(COUNTED, state, rollouts[1])
     assert (bonus > 0).any()
 
