@@ -159,12 +159,13 @@ def test_demonstrations_hold_the_views_of_whole_episodes(monkeypatch: pytest.Mon
     assert episodes.directions.shape == (N, T + 1)
     assert episodes.success.all()
     states = jax.jit(env.generate, static_argnums=1)(jax.random.split(jax.random.key(1))[0], 32)
+    observe, step = jax.jit(jax.vmap(env.observe)), jax.jit(jax.vmap(env.step))
     for t in range(int(episodes.lengths[:32].max())):
-        seen = jax.vmap(env.observe)(states)
+        seen = observe(states)
         playing = t <= episodes.lengths[:32]
         np.testing.assert_array_equal(episodes.images[:32, t][playing], seen.image[playing])
         np.testing.assert_array_equal(episodes.directions[:32, t][playing], seen.direction[playing])
-        states = jax.vmap(env.step)(states, jnp.asarray(episodes.actions[:32, t], jnp.int32)).state
+        states = step(states, jnp.asarray(episodes.actions[:32, t], jnp.int32)).state
 
     short = expert.demonstrations(env, jax.random.key(1), 40)
     assert short.success.all()
