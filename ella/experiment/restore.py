@@ -11,9 +11,8 @@ from ella.errors import InputError
 from ella.experiment import run_directory
 from ella.experiment.checkpoint import CheckpointStore, fingerprint
 from ella.experiment.config import Settings
-from ella.experiment.methods import build_shaper
 from ella.experiment.program import training_key
-from ella.experiment.run import identity
+from ella.experiment.run import identity, run_shaper
 from ella.ppo.iteration import TrainState, init_train_state
 from ella.shaping.ella import ELLA, EllaState
 from ella.shaping.shaper import AbstractRewardShaper, Sum
@@ -52,7 +51,7 @@ class RestoredRun:
 def restore_run(directory: Path) -> RestoredRun:
     """The newest whole checkpoint of a run, with everything it was trained with."""
     spec, settings = run_directory.read_run(directory)
-    env, shaper = make(spec), build_shaper(spec, settings)
+    env, shaper = make(spec), run_shaper(directory, spec, settings)
 
     def start(seeds: jax.Array) -> PyTree:
         keys = jax.vmap(training_key)(seeds)
@@ -60,7 +59,7 @@ def restore_run(directory: Path) -> RestoredRun:
 
     like = jax.eval_shape(start, jnp.zeros(settings.seeds, jnp.uint32))
     store = CheckpointStore(
-        directory / run_directory.CHECKPOINTS, fingerprint(identity(spec, settings), shaper)
+        directory / run_directory.CHECKPOINTS, fingerprint(identity(spec, settings))
     )
     found = store.restore_newest(like)
     if found is None:

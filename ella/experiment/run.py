@@ -11,7 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from ella.errors import InputError
@@ -78,10 +80,33 @@ def train(
         _check_same_run(directory, env.spec, settings)
     run_directory.claim(directory, env.spec, settings, resume=resume, command=command)
     with run_directory.lock(directory), _stop_signals() as stop:
-        shaper = build_shaper(env.spec, settings, say=say)
+        shaper = run_shaper(directory, env.spec, settings, say=say)
         program = make_program(env, settings, shaper, say=say)
         run = _Run(env, settings, directory, program, say)
-        return run.go(fingerprint(identity(env.spec, settings), shaper), resume, sinks, stop)
+        return run.go(fingerprint(identity(env.spec, settings)), resume, sinks, stop)
+
+
+def run_shaper(
+    directory: Path,
+    spec: TaskSpec,
+    settings: Settings,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+) -> AbstractRewardShaper:
+    """The shaper of the run in `directory`. Its arrays are kept there once it is first built, so
+    that a run resumed on another machine goes on with the very same offline networks."""
+    built = build_shaper(spec, settings, say=say)
+    arrays, static = eqx.partition(built, eqx.is_array)
+    if not jax.tree.leaves(arrays):
+        return built
+    store = CheckpointStore(
+        directory / run_directory.SHAPER, fingerprint(identity(spec, settings)), keep=1
+    )
+    found = store.restore_newest(arrays, on_damage=say)
+    if found is None:
+        _save(store, arrays, 0)
+        return built
+    return eqx.combine(jax.tree.map(jnp.asarray, found.state), static)
 
 
 def make_program(

@@ -6,6 +6,7 @@ metrics.csv     one row per seed and log line
 tensorboard/    the same as events
 checkpoints/    whole train states, the newest few
 policies/       one exported policy per seed
+shaper/         the networks a shaper learned offline, where it has any
 """
 
 import fcntl
@@ -30,6 +31,7 @@ CONFIG_FILE = "config.json"
 CIRCUMSTANCES_FILE = "run.json"
 CHECKPOINTS = "checkpoints"
 POLICIES = "policies"
+SHAPER = "shaper"
 
 
 def claim(

@@ -114,9 +114,7 @@ def test_other_settings_formats_and_shapes_are_refused(store):
         store.restore_newest(a_state())
 
 
-def test_a_fingerprint_depends_on_every_setting_and_every_array():
+def test_a_fingerprint_depends_on_every_setting_but_not_on_their_order():
     settings = {"a": 1, "b": [1.5, None]}
-    same = fingerprint(dict(reversed(settings.items())), a_state())
-    assert fingerprint(settings, a_state()) == same
-    assert fingerprint({**settings, "a": 2}, a_state()) != same
-    assert fingerprint(settings, a_state(2.0)) != same
+    assert fingerprint(settings) == fingerprint(dict(reversed(settings.items())))
+    assert fingerprint({**settings, "a": 2}) != fingerprint(settings)
