@@ -78,14 +78,26 @@ class TaskSpec:
             raise InputError(f"task '{self.name}': needs at least {targets} distractors as targets")
         if self.num_doors > 0 and self.distractors < 1 and set(self.kinds) != {"open"}:
             raise InputError(f"task '{self.name}': needs at least 1 distractor as a target")
-        if self.unique_objects and self.distractors > NUM_MOVABLE_CLASSES:
+        keys = int(self.lock_probability > 0)
+        if self.unique_objects and self.distractors + keys > NUM_MOVABLE_CLASSES:
             raise InputError(
-                f"task '{self.name}': at most {NUM_MOVABLE_CLASSES} unique objects exist, "
-                f"asked for {self.distractors}"
+                f"task '{self.name}': at most {NUM_MOVABLE_CLASSES} unique objects exist, asked "
+                f"for {self.distractors}" + " and a key" * keys
+            )
+        needs_door = self.kinds == ("open",) or (self.form == "each" and "open" in self.kinds)
+        if (
+            needs_door
+            and self.num_doors == 1
+            and self.lock_probability == 1
+            and not self.implicit_unlock
+        ):
+            raise InputError(
+                f"task '{self.name}': its only door always belongs to the locked room, so no door "
+                "could be a target; set implicit_unlock, or a lock_probability below 1"
             )
         # The agent, the cell before it and the cells next to the provisional agent stay free.
         free = self.rows * self.cols * (self.room_size - 2) ** 2 - 6
-        objects = self.distractors + (self.lock_probability > 0)
+        objects = self.distractors + keys
         if objects > free:
             raise InputError(
                 f"task '{self.name}': {objects} objects do not fit into {max(free, 0)} free cells; "

@@ -29,7 +29,6 @@ def verify(
         state = replace(state, remembered_cells=remembered)
     succeeds = _clauses_succeed(language, state, action)
     if language.form == "single":
-        done = succeeds
         previous = jnp.stack([state.carrying, state.previous_carrying[1]])
         done = jnp.stack([succeeds[0], jnp.zeros((), bool)])
         return replace(state, clause_done=done, previous_carrying=previous), succeeds[0]
