@@ -35,6 +35,11 @@ def test_eleven_tasks_with_their_horizons() -> None:
     [
         ({"distractors": 80}, "80 objects do not fit"),
         ({"distractors": 19, "unique_objects": True}, "at most 18 unique objects"),
+        (
+            {"distractors": 18, "unique_objects": True, "lock_probability": 0.5},
+            "at most 18 unique objects exist, asked for 18 and a key",
+        ),
+        ({"kinds": ("open",), "lock_probability": 1.0}, "no door could be a target"),
         ({"distractors": 0}, "at least 1 distractor"),
         ({"cols": 1, "distractors": 1, "kinds": ("putnext",)}, "at least 2 distractors"),
         ({"cols": 0}, "rows and cols must be at least 1"),
