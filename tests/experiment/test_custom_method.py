@@ -22,16 +22,9 @@ from ella.shaping.ride import RideSettings
 from ella.shaping.shaper import AbstractRewardShaper
 from ella.world import tasks
 from ella.world.encoding import FORWARD
-from ella.world.tasks import TaskSpec
 
 ITERATIONS = 4
-LOW_LEVEL = TaskSpec(
-    "goto-for-methods", ("goto",), cols=1, room_size=6, distractors=3, agent_first=True
-)
-TASK = replace(
-    LOW_LEVEL, name="putnext-for-methods", kinds=("putnext",), unique_objects=True,
-    low_level=LOW_LEVEL.name,
-)  # fmt: skip
+TASK = tasks.find("putnext-room")
 SETTINGS = Settings(
     seeds=2,
     ppo=PPOConfig(
@@ -72,15 +65,14 @@ def wanderlust(context: MethodContext) -> AbstractRewardShaper:
 
 
 @pytest.fixture(autouse=True)
-def own_registries(monkeypatch, tmp_path):
+def own_registry(monkeypatch, tmp_path):
     """What a test registers is forgotten after it; classifiers go to a directory of its own."""
     monkeypatch.setattr(methods, "METHODS", dict(methods.METHODS))
-    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
     monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "cache"))
 
 
-def test_a_toy_method_trains_alone_and_in_a_sum(tmp_path):
-    tasks.register(LOW_LEVEL)
+@pytest.mark.slow
+def test_a_toy_method_trains_in_a_sum(tmp_path):
     register("wanderlust", wanderlust)
     said: list[str] = []
     settings = replace(SETTINGS, method="wanderlust+ride+learn")

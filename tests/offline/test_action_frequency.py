@@ -1,5 +1,7 @@
 """LEARN's examples and the training of its classifier."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -15,9 +17,10 @@ from ella.offline.action_frequency_examples import (
     window_frequencies,
 )
 from ella.offline.train_action_frequency import (
+    ActionFrequencyProgress,
     ActionFrequencyTrainingSettings,
     action_frequency_classifier,
-    train_action_frequency,
+    assess,
 )
 from ella.world import tasks
 from ella.world.encoding import DONE, NUM_ACTIONS
@@ -86,27 +89,28 @@ def test_expert_episodes_end_with_done_and_short_ones_are_left_out(examples):
 
 
 def test_the_classifier_learns_and_is_cached(tmp_path, examples):
-    training, held_out = examples
-    progress = []
-    model, record = train_action_frequency(
-        GOTO.language, training, held_out, QUICK, progress.append
+    _, held_out = examples
+    progress: list[ActionFrequencyProgress] = []
+    remarks: list[str] = []
+    train = partial(
+        action_frequency_classifier, GOTO, QUICK, directory=tmp_path, say=remarks.append
     )
+    first = train(progress=progress.append)
+    assert len(remarks) == 2
     # Random frequencies are told apart; swapped instructions can hardly be, as the same walking
     # leads to every object.
-    assert 0.65 < record["accuracy"] < 0.9
-    assert record["accuracy"] == pytest.approx(progress[-1].accuracy)
+    assert 0.65 < first.record["accuracy"] < 0.9
+    assert first.record["accuracy"] == pytest.approx(progress[-1].accuracy)
+    assert first.record["held_out_examples"] == len(held_out.labels)
     assert progress[-1].epoch == 20
     assert progress[-1].loss < progress[0].loss
 
-    remarks: list[str] = []
-    first = action_frequency_classifier(GOTO, QUICK, directory=tmp_path, say=remarks.append)
-    assert len(remarks) == 2
-    again = action_frequency_classifier(GOTO, QUICK, directory=tmp_path, say=remarks.append)
+    again = train()
     assert len(remarks) == 2
     assert again.record == first.record
-    assert first.record["accuracy"] == pytest.approx(record["accuracy"])
-    for one, other in zip(jax.tree.leaves(model), jax.tree.leaves(again.model), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    for one, other in zip(jax.tree.leaves(first.model), jax.tree.leaves(again.model), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert assess(again.model, GOTO.language, held_out)["accuracy"] == first.record["accuracy"]
 
 
 def test_the_network_has_the_released_size():

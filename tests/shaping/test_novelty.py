@@ -15,7 +15,7 @@ from ella.shaping.rnd import RND, RndSettings
 from ella.shaping.running_moments import merged, no_moments
 from ella.shaping.visits import count_visits, no_visits
 
-SMALL_RND = RND(RndSettings(features=32, learning_rate=1e-3))
+SMALL_RND = RND(RndSettings(features=32, learning_rate=2e-3, epochs=2, minibatches=2))
 SMALL_NOVELD = NovelD(
     NoveldSettings(channels=(8, 8, 16), width=32, features=16, learning_rate=3e-3), HORIZON
 )
@@ -47,7 +47,7 @@ def test_what_is_seen_again_and_again_is_no_longer_novel(shaper, error):
     strange = replace(unseen, next_image=jnp.full_like(unseen.next_image, 9))
     state = shaper.init(B, key=jax.random.key(0))
     errors = []
-    for i in range(30):
+    for i in range(25):
         state, _, measured = one_iteration(shaper, state, repeated, jax.random.key(i))
         errors.append(average(measured[error]))
     _, _, measured = one_iteration(shaper, state, strange, jax.random.key(0))

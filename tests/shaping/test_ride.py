@@ -91,7 +91,7 @@ def test_the_forward_model_learns_to_predict():
     settings = RideSettings()
     shaper = RIDE(settings, HORIZON)
     before = shaper.init(B, key=jax.random.key(0))
-    after, _ = trained(shaper, before, stacked(training), 60)
+    after, _ = trained(shaper, before, stacked(training), 30)
     judge = jax.jit(dynamics_loss, static_argnums=1)
     early, late = (judge(part.networks, settings, held_out)[1] for part in (before, after))
     assert late.distance.mean() < 0.5 * early.distance.mean()
