@@ -128,7 +128,7 @@ class Ground:
         """Cells that keep their neighbours connected: an object there may cut cells off.
 
         A cell is harmless if its free neighbours are joined to one another through free diagonal
-        cells, and its other neighbours, unless they are walls, can be reached from a diagonal.
+        cells, and each other neighbour that is no wall is joined to a free one in that way.
         """
         kind = kind_of(self.cells)
         is_free = (kind == EMPTY) | (kind == DOOR) | (kind == CLOSED_DOOR)
@@ -137,8 +137,8 @@ class Ground:
         diagonal = is_free[np.roll(front, -1, 0)[np.arange(4)[:, None], front]]
         joined = free & jnp.roll(free, -1, 0) & diagonal
         parts = jnp.sum(free, 0) - jnp.sum(joined, 0)
-        seen = free | diagonal | jnp.roll(diagonal, 1, 0) | (kind == WALL)[front]
-        return (parts > 1) | ~jnp.all(seen, 0)
+        beside = (diagonal & jnp.roll(free, -1, 0)) | jnp.roll(diagonal & free, 1, 0)
+        return (parts > 1) | ~jnp.all(free | beside | (kind == WALL)[front], 0)
 
 
 def _neighbours(num_cells: int, height: int) -> np.ndarray:
