@@ -1,0 +1,52 @@
+"""Colours that the colour-blind tell apart, the same for a method in every figure and page."""
+
+from collections.abc import Sequence
+
+Colour = tuple[str, str]
+"""On a light and on a dark background."""
+
+METHOD_COLOURS: dict[str, Colour] = {
+    "ppo": ("#0072b2", "#4fa8e0"),
+    "learn": ("#009e73", "#2cc79a"),
+    "ella": ("#d55e00", "#ff8533"),
+    "ella-oracle": ("#b8860b", "#f0c043"),
+    "ride": ("#a0498a", "#dd8fc4"),
+    "ella+ride": ("#3f3f3f", "#d8d8d8"),
+    "rnd": ("#56b4e9", "#9bd6fa"),
+    "noveld": ("#7a5c43", "#c9a588"),
+}
+"""In the order in which methods are listed."""
+_OTHERS: tuple[Colour, ...] = (
+    ("#332288", "#9d8cf0"),
+    ("#88ccee", "#88ccee"),
+    ("#117733", "#5fc27e"),
+    ("#999933", "#cfcf66"),
+    ("#882255", "#d873a8"),
+    ("#44aa99", "#6fd3c2"),
+    ("#ddaa33", "#eec566"),
+    ("#666666", "#aaaaaa"),
+)
+
+
+def ordered(labels: Sequence[str]) -> list[str]:
+    """Labels without repetition: known methods first, variants after their method."""
+    known = list(METHOD_COLOURS)
+
+    def place(label: str) -> tuple[int, str]:
+        method = label.split(",")[0]
+        return (known.index(method) if method in known else len(known), label)
+
+    return sorted(set(labels), key=place)
+
+
+def colours(labels: Sequence[str]) -> dict[str, Colour]:
+    """A colour for every label; of several variants of one method the first has the method's."""
+    found: dict[str, Colour] = {}
+    free = [*_OTHERS, *(METHOD_COLOURS[name] for name in METHOD_COLOURS if name not in labels)]
+    for label in labels:
+        colour = METHOD_COLOURS.get(label.split(",")[0])
+        if colour is None or colour in found.values():
+            unused = [other for other in free if other not in found.values()]
+            colour = unused[0] if unused else free[len(found) % len(free)]
+        found[label] = colour
+    return found

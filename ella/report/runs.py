@@ -1,0 +1,261 @@
+"""Reads run folders as they are: what is damaged or missing becomes a remark, the rest is used."""
+
+import csv
+import json
+import math
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ella.errors import InputError
+from ella.experiment.metrics import FILE_NAME, read_rows
+from ella.experiment.run_directory import CIRCUMSTANCES_FILE, CONFIG_FILE, FORMAT_VERSION
+
+RUN_FILES = (CONFIG_FILE, CIRCUMSTANCES_FILE, FILE_NAME)
+FILM_ENDINGS = (".gif",)
+PICTURE_ENDINGS = (".png",)
+MAX_DEPTH = 4
+"""Folders below a named one in which runs are looked for."""
+_NOT_THE_METHOD = ("format_version", "seed", "seeds", "frames", "devices", "log")
+"""Settings in which runs of one method may differ."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """What one seed measured, line by line, by rising frames."""
+
+    frames: np.ndarray
+    """float[T]"""
+    values: dict[str, np.ndarray]
+    """Per column float[T]; NaN where nothing was measured. `episodes` counts those finished since
+    the run began."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A folder that could be read."""
+
+    path: Path
+    config: dict[str, Any]
+    circumstances: dict[str, Any]
+    series: dict[int, Series]
+    """By seed."""
+
+    @property
+    def task(self) -> str:
+        return str(self.config["task"]["name"])
+
+    @property
+    def method(self) -> str:
+        return str(self.config["method"])
+
+    @property
+    def command(self) -> str:
+        """The command line, quoted for a shell; empty if it is not known."""
+        words = self.circumstances.get("command")
+        if not isinstance(words, list) or not words:
+            return ""
+        return shlex.join(["ella", *map(str, words[1:])])
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Settings that make it the method it is, by dotted name: runs that agree in them are
+        seeds of one experiment. Options of methods that take no part are left out."""
+        parts = self.method.split("+")
+        idle = {"ella", "learn", "ride", "rnd", "noveld"} - {part.split("-")[0] for part in parts}
+        return {
+            name: value
+            for name, value in flat(self.config).items()
+            if name.split(".")[0] not in (*_NOT_THE_METHOD, *idle)
+        }
+
+    def files(self, endings: Sequence[str]) -> list[Path]:
+        """Files in the folder and its direct subfolders, by name."""
+        found = [path for pattern in ("*", "*/*") for path in self.path.glob(pattern)]
+        return sorted(path for path in found if path.suffix in endings and path.is_file())
+
+
+def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """All runs in the folders, and one line about each thing that is wrong or missing."""
+    runs: list[Run] = []
+    remarks: list[str] = []
+    seen: set[Path] = set()
+    for path in paths:
+        if not path.is_dir():
+            remarks.append(f"{path}: {'not a folder' if path.exists() else 'does not exist'}")
+            continue
+        folders = list(_run_folders(path, MAX_DEPTH))
+        if not folders:
+            remarks.append(f"{path}: holds no run")
+        for folder in folders:
+            if folder.resolve() in seen:
+                continue
+            seen.add(folder.resolve())
+            try:
+                runs.append(_read_run(folder, remarks))
+            except InputError as error:
+                remarks.append(f"{folder}: left out: {error}")
+    runs = _without_repeated_seeds(runs, remarks)
+    remarks.extend(_mixtures(runs))
+    return runs, remarks
+
+
+def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested table as one with dotted names; lists are texts."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = json.dumps(value) if isinstance(value, list) else value
+    return found
+
+
+def _run_folders(path: Path, depth: int) -> Iterator[Path]:
+    """Folders with a run's files; nothing is looked for inside a run."""
+    if any((path / name).exists() for name in RUN_FILES):
+        yield path
+    elif depth > 0:
+        for child in sorted(path.iterdir()):
+            if child.is_dir() and not child.is_symlink():
+                yield from _run_folders(child, depth - 1)
+
+
+def _read_run(folder: Path, remarks: list[str]) -> Run:
+    config = _read_json(folder / CONFIG_FILE)
+    version = config.get("format_version", FORMAT_VERSION)
+    if version != FORMAT_VERSION:
+        remarks.append(
+            f"{folder}: {CONFIG_FILE} has format version {version}, this program's is "
+            f"{FORMAT_VERSION}; read as far as it is understood"
+        )
+    task = config.get("task")
+    if not isinstance(task, dict) or not isinstance(task.get("name"), str):
+        raise InputError(f"{CONFIG_FILE} names no task")
+    if not isinstance(config.get("method"), str):
+        raise InputError(f"{CONFIG_FILE} names no method")
+    try:
+        circumstances = _read_json(folder / CIRCUMSTANCES_FILE)
+    except InputError as error:
+        remarks.append(f"{folder}: {error}, so its command and versions are unknown")
+        circumstances = {}
+    run = Run(folder, config, circumstances, _read_series(folder, remarks))
+    remarks.extend(f"{folder}: {text}" for text in _gaps(run))
+    return run
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        table = json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"{path.name} cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise InputError(f"{path.name} is damaged (not JSON)") from error
+    if not isinstance(table, dict):
+        raise InputError(f"{path.name} is damaged (not a table)")
+    return table
+
+
+def _read_series(folder: Path, remarks: list[str]) -> dict[int, Series]:
+    try:
+        rows = read_rows(folder)
+    except InputError as error:
+        raise InputError(f"{FILE_NAME} cannot be read") from error
+    except (ValueError, csv.Error) as error:
+        raise InputError(f"{FILE_NAME} is damaged (not a table of text)") from error
+    by_seed: dict[int, dict[float, dict[str, float]]] = defaultdict(dict)
+    damaged = 0
+    for row in rows:
+        try:
+            numbers = {name: _finite(text) for name, text in row.items()}
+            if not numbers["frames"] > 0:
+                raise ValueError("no frames")
+            by_seed[int(row["seed"])][numbers["frames"]] = numbers
+        except (KeyError, TypeError, ValueError):
+            damaged += 1
+    if damaged:
+        remarks.append(f"{folder}: {damaged} damaged line(s) of {FILE_NAME} left out")
+    if not by_seed:
+        raise InputError(f"{FILE_NAME} has no measurements")
+    return {seed: _series(by_seed[seed]) for seed in sorted(by_seed)}
+
+
+def _finite(text: str) -> float:
+    """A number; NaN for nothing and for what is not finite."""
+    number = float(text or "nan")
+    return number if math.isfinite(number) else math.nan
+
+
+def _series(rows: dict[float, dict[str, float]]) -> Series:
+    frames = np.array(sorted(rows))
+    names = sorted({name for row in rows.values() for name in row} - {"seed", "frames"})
+    values = {name: np.array([rows[f].get(name, np.nan) for f in frames]) for name in names}
+    if "episodes" in values and "iteration" in values:
+        # The column is a mean per iteration since the line before.
+        iterations = np.diff(values["iteration"], prepend=0.0)
+        values["episodes"] = np.cumsum(np.nan_to_num(values["episodes"] * iterations))
+    return Series(frames, values)
+
+
+def _gaps(run: Run) -> Iterator[str]:
+    """What of a run is not there."""
+    first, count = run.config.get("seed", 0), run.config.get("seeds", len(run.series))
+    if isinstance(first, int) and isinstance(count, int):
+        missing = sorted(set(range(first, first + count)) - set(run.series))
+        if missing:
+            yield f"no measurements of seed(s) {_listed(missing)} of {count}"
+    ends = {seed: series.frames[-1] for seed, series in run.series.items()}
+    longest = max(ends.values())
+    if short := [seed for seed, end in ends.items() if end < longest]:
+        yield f"seed(s) {_listed(short)} end before the others"
+    budget = run.config.get("frames")
+    if isinstance(budget, int | float) and longest < budget:
+        yield f"not finished: {longest / 1e6:.3g} of {budget / 1e6:.3g} million frames"
+    if all(np.isnan(_success(series)).all() for series in run.series.values()):
+        yield "no episode's success was measured"
+
+
+def _success(series: Series) -> np.ndarray:
+    return series.values.get("success_rate", np.array([np.nan]))
+
+
+def _without_repeated_seeds(runs: list[Run], remarks: list[str]) -> list[Run]:
+    """Drop what two folders both hold, so that no seed counts twice."""
+    kept: list[Run] = []
+    owners: dict[tuple[str, int], Path] = {}
+    for run in runs:
+        key = json.dumps(run.identity, sort_keys=True, default=str)
+        repeated = [seed for seed in run.series if (key, seed) in owners]
+        if repeated:
+            owner = owners[key, repeated[0]]
+            remarks.append(f"{run.path}: seed(s) {_listed(repeated)} are in {owner} too; left out")
+        own = {seed: series for seed, series in run.series.items() if seed not in repeated}
+        if own:
+            owners |= {(key, seed): run.path for seed in own}
+            kept.append(Run(run.path, run.config, run.circumstances, own))
+    return kept
+
+
+def _mixtures(runs: Sequence[Run]) -> Iterator[str]:
+    """Circumstances in which the runs differ although results are compared."""
+    tables: dict[str, Counter[str]] = defaultdict(Counter)
+    for run in runs:
+        versions = run.circumstances.get("versions")
+        for name in ("ella", "jax"):
+            if isinstance(versions, dict) and name in versions:
+                tables[f"versions of {name}"][str(versions[name])] += 1
+        if "device" in run.circumstances:
+            tables["devices (seconds cannot be compared)"][str(run.circumstances["device"])] += 1
+    for what, counts in tables.items():
+        if len(counts) > 1:
+            found = ", ".join(f"{value} ({count} runs)" for value, count in counts.most_common())
+            yield f"the runs mix {what}: {found}".replace("(1 runs)", "(1 run)")
+
+
+def _listed(seeds: Iterable[int]) -> str:
+    return ", ".join(map(str, seeds))
