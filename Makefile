@@ -21,7 +21,8 @@ $(VENV)/.dev-installed: pyproject.toml constraints.txt
 	touch $@ $(VENV)/.run-installed
 
 demo: $(VENV)/.run-installed  ## Run the main job at small scale
-	$(BIN)/ella show unlock-maze --policy expert --out demo
+	rm -rf demo
+	$(BIN)/ella demo --out demo
 
 lint: $(VENV)/.dev-installed  ## Check style, types and import directions
 	$(BIN)/ruff check .
@@ -30,7 +31,7 @@ lint: $(VENV)/.dev-installed  ## Check style, types and import directions
 	$(BIN)/lint-imports
 
 test: $(VENV)/.dev-installed lint  ## Check and test everything
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 clean:  ## Remove the environment, caches and demo files
 	rm -rf $(VENV) .cache demo

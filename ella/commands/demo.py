@@ -50,7 +50,7 @@ def run(arguments: Arguments) -> int:
         arguments.out / "run",
         sinks=lambda frames: [display(frames)],
         say=say,
-        command=sys.argv,
+        command=["ella", *sys.argv[1:]],
     )
     if result.outcome != Outcome.FINISHED:
         return 1

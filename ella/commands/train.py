@@ -70,7 +70,7 @@ def run(arguments: Arguments) -> int:
         resume=arguments.resume,
         sinks=lambda frames: [display(frames)],
         say=lambda line: console.print(line, markup=False),
-        command=sys.argv,
+        command=["ella", *sys.argv[1:]],
     )
     console.print(_ending(result), markup=False)
     return {

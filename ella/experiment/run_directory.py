@@ -14,12 +14,14 @@ import json
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import jax
 
+import ella
 from ella.errors import InputError
 from ella.experiment.checkpoint import write_durably
 from ella.experiment.config import Settings
@@ -105,8 +107,8 @@ def lock(directory: Path) -> Iterator[None]:
 
 def _circumstances(command: Sequence[str]) -> dict[str, Any]:
     """What a result depends on besides its configuration."""
-    versions = {}
-    for package in ("ella", "jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy"):
+    versions = {"ella": ella.__version__}
+    for package in ("jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
@@ -114,6 +116,7 @@ def _circumstances(command: Sequence[str]) -> dict[str, Any]:
     devices = jax.devices()
     return {
         "command": list(command),
+        "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
         "versions": versions,
         "device": devices[0].device_kind,
