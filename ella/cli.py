@@ -18,6 +18,7 @@ COMMANDS = {
     "offline": "learn from expert episodes of low-level tasks, ahead of training",
     "bound": "the largest bonus that keeps optimal policies optimal",
     "explain": "what a trained run calls relevant to an instruction",
+    "report": "compare runs in a page and in figures",
     "bench": "measure frames a second",
     "demo": "train a small agent in a small room and film it",
 }

@@ -19,7 +19,7 @@ FORMATS = ("png", "pdf")
 COLUMNS = 3
 PANEL = (3.6, 2.7)
 """Inches."""
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
@@ -32,6 +32,7 @@ STYLE: dict[str, Any] = {
     "grid.linewidth": 0.7,
     "lines.linewidth": 1.8,
     "legend.frameon": False,
+    "text.parse_math": False,
     "pdf.fonttype": 42,
     "savefig.dpi": 160,
 }

@@ -117,16 +117,19 @@ def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _run_folders(path: Path, depth: int) -> Iterator[Path]:
-    """Folders with a run's files; nothing is looked for inside a run."""
-    if any((path / name).exists() for name in RUN_FILES):
+    """Folders with a run's files, and empty ones; nothing is looked for inside a run."""
+    children = sorted(path.iterdir())
+    if not children or any((path / name).exists() for name in RUN_FILES):
         yield path
     elif depth > 0:
-        for child in sorted(path.iterdir()):
+        for child in children:
             if child.is_dir() and not child.is_symlink():
                 yield from _run_folders(child, depth - 1)
 
 
 def _read_run(folder: Path, remarks: list[str]) -> Run:
+    if not any(folder.iterdir()):
+        raise InputError("the folder is empty")
     config = _read_json(folder / CONFIG_FILE)
     version = config.get("format_version", FORMAT_VERSION)
     if version != FORMAT_VERSION:

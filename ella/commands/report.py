@@ -1,0 +1,84 @@
+"""`ella report DIR…`: compare runs in a page and in figures."""
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ella.errors import InputError
+from ella.experiment.checkpoint import write_durably
+from ella.report.figures import write_figures
+from ella.report.page import render
+from ella.report.summary import BASELINE, Summary, summarise
+
+PAGE = "index.html"
+FIGURES = "figures"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Compare runs: one HTML page that works offline, and figures as PNG and PDF."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")]
+    """Folders of runs, or folders with such folders inside."""
+    out: Path = Path("report")
+    """Folder for the page and the figures."""
+    title: str = "ELLA report"
+    """Heading of the page."""
+    baseline: str = BASELINE
+    """The method others are compared with."""
+    watch: bool = False
+    """Go on until interrupted: read the runs again and again, and let the open page follow. The
+    figures are drawn at the end."""
+    every: float = 20.0
+    """Seconds between two readings with --watch."""
+
+
+def run(arguments: Arguments) -> None:
+    """Write the files and say which."""
+    if not arguments.runs:
+        raise InputError("name at least one folder of runs")
+    if not arguments.every > 0:
+        raise InputError(f"every must be positive, got {arguments.every:g}")
+    if arguments.out.exists() and not arguments.out.is_dir():
+        raise InputError(f"{arguments.out} is a file; name a folder")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.watch:
+        _watch(arguments)
+    summary = summarise(arguments.runs, baseline=arguments.baseline)
+    for remark in summary.remarks:
+        sys.stderr.write(f"{remark}\n")
+    figures = write_figures(summary, arguments.out / FIGURES)
+    page = _write_page(arguments, summary)
+    sys.stdout.write(f"wrote {page} and {len(figures)} files in {arguments.out / FIGURES}\n")
+
+
+def _watch(arguments: Arguments) -> None:
+    """Write the page again and again until interrupted."""
+    sys.stdout.write(f"open {arguments.out / PAGE}; it follows the runs until you press Ctrl-C\n")
+    sys.stdout.flush()
+    last = ""
+    try:
+        while True:
+            try:
+                summary = summarise(arguments.runs, baseline=arguments.baseline)
+                _write_page(arguments, summary, refresh=arguments.every)
+            except InputError as error:
+                if str(error) != last:
+                    sys.stderr.write(f"{error}; waiting\n")
+                last = str(error)
+            time.sleep(arguments.every)
+    except KeyboardInterrupt:
+        pass
+
+
+def _write_page(arguments: Arguments, summary: Summary, refresh: float | None = None) -> Path:
+    written = time.strftime("%H:%M:%S") if refresh else ""
+    text = render(summary, title=arguments.title, refresh=refresh, written=written)
+    # Character references make the file the same in every locale.
+    path = arguments.out / PAGE
+    write_durably(path, text.encode("ascii", "xmlcharrefreplace").decode())
+    return path

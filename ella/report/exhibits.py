@@ -1,0 +1,98 @@
+"""What lies in run folders besides numbers: films, pictures, explanations of instructions."""
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ella.report.runs import RUN_FILES, Run
+
+MAX_BYTES = 6_000_000
+"""Of one film or picture on a page."""
+MAX_TOTAL_BYTES = 60_000_000
+"""Of all films and pictures on a page."""
+_SIGNATURES = {".gif": (b"GIF8", "image/gif"), ".png": (b"\x89PNG", "image/png")}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A film or picture, ready to stand in a page."""
+
+    name: str
+    address: str
+    """A data: address."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a run held relevant to an instruction: rows of `ella explain --json`."""
+
+    name: str
+    instruction: str
+    judgements: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Exhibits:
+    """All of one run."""
+
+    run: Run
+    pictures: tuple[Picture, ...]
+    explanations: tuple[Explanation, ...]
+
+
+def collect(runs: Sequence[Run]) -> tuple[list[Exhibits], list[str]]:
+    """The exhibits of the runs that have any, and remarks on what is left out."""
+    found, remarks = [], []
+    room = MAX_TOTAL_BYTES
+    for run in runs:
+        pictures = []
+        films = {path.with_suffix("") for path in run.files((".gif",))}
+        for path in run.files(tuple(_SIGNATURES)):
+            if path.suffix == ".png" and path.with_suffix("") in films:
+                continue  # A strip of a film that is shown.
+            signature, kind = _SIGNATURES[path.suffix]
+            size = path.stat().st_size
+            if size > min(MAX_BYTES, room):
+                remarks.append(f"{path}: too large for the page ({size / 1e6:.1f} MB)")
+                continue
+            content = path.read_bytes()
+            if not content.startswith(signature):
+                remarks.append(f"{path}: damaged, not shown")
+                continue
+            room -= size
+            address = f"data:{kind};base64,{base64.b64encode(content).decode()}"
+            pictures.append(Picture(str(path.relative_to(run.path)), address))
+        explanations = tuple(
+            explanation
+            for path in run.files((".json",))
+            if path.name not in RUN_FILES
+            for explanation in [_read_explanation(path, run.path)]
+            if explanation is not None
+        )
+        if pictures or explanations:
+            found.append(Exhibits(run, tuple(pictures), explanations))
+    return found, remarks
+
+
+def _read_explanation(path: Path, folder: Path) -> Explanation | None:
+    """An explanation, or None if the file is something else."""
+    try:
+        table = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(table, dict) or not isinstance(table.get("instruction"), str):
+        return None
+    judgements = table.get("judgements")
+    if not isinstance(judgements, list):
+        return None
+    rows = tuple(
+        row
+        for row in judgements
+        if isinstance(row, dict)
+        and isinstance(row.get("text"), str)
+        and isinstance(row.get("probability"), int | float)
+    )
+    return Explanation(str(path.relative_to(folder)), table["instruction"], rows)
