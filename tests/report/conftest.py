@@ -1,4 +1,4 @@
-"""A real browser for the report's page, spoken to through Chromium's DevTools pipe."""
+"""Run folders as `ella train` writes them, and a real browser, spoken to through its pipe."""
 
 import base64
 import itertools
@@ -9,7 +9,13 @@ import shutil
 import subprocess
 import time
 
+import numpy as np
 import pytest
+
+from ella.experiment.config import Settings
+from ella.experiment.metrics import LogLine, MetricsFile
+from ella.experiment.run_directory import write_config
+from ella.world import tasks
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = (
@@ -27,6 +33,37 @@ FLAGS = (
 )
 PATIENCE = 120.0
 """Seconds for one answer; far more than it takes on a busy machine."""
+
+
+@pytest.fixture
+def write_run():
+    """Writes a run whose seeds rise linearly from 0 to full success, each a bit later."""
+
+    def write(folder, *, task="goto-room", lines=20, until=0.5, versions=None, **settings):
+        chosen = Settings(**{"seeds": 3, "frames": 1_000_000, **settings})
+        folder.mkdir(parents=True)
+        write_config(folder, tasks.find(task), chosen)
+        circumstances = {
+            "command": ["/somewhere/ella", "train", task, "--method", chosen.method],
+            "versions": versions or {"ella": "0.1.0", "jax": "0.10.2"},
+            "device": "a device",
+        }
+        (folder / "run.json").write_text(json.dumps(circumstances))
+        extra = ("decomposition_size", "relevance_accuracy") if "ella" in chosen.method else ()
+        names = ("success_rate", "episodes", *extra)
+        file = MetricsFile(folder, names, chosen.seed_numbers)
+        file.start(0)
+        late = until * (1 + 0.1 * np.arange(chosen.seeds))
+        for line in range(1, lines + 1):
+            share = line / lines
+            values = {name: np.full(chosen.seeds, 0.9) for name in extra}
+            values["success_rate"] = np.minimum(1, share / late)
+            values["episodes"] = np.full(chosen.seeds, 4.0)
+            frames = round(share * chosen.frames)
+            file.append(LogLine(10 * line, frames, 30.0 * share, 1000.0, values))
+        return folder
+
+    return write
 
 
 class Browser:

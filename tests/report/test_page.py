@@ -1,0 +1,266 @@
+"""The report's page in a real browser, its figures, and the command that writes them."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ella.cli import main
+from ella.report.figures import write_figures
+from ella.report.page import render
+from ella.report.page_script import SCRIPT
+from ella.report.summary import summarise
+
+EVIL = '</script><img src="x" onerror="document.title=1"><b id="evil">$x_$'
+
+
+def write_page(folders, path, **options):
+    path.write_text(render(summarise(folders), **options), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def page(write_run, tmp_path):
+    for task in ("goto-room", "pick-maze"):
+        write_run(tmp_path / "runs" / task / "ppo", task=task, until=0.8)
+        write_run(tmp_path / "runs" / task / "ella", task=task, until=0.4, method="ella")
+    return write_page([tmp_path / "runs"], tmp_path / "index.html")
+
+
+def colours_in(screenshot):
+    """Distinct colours of a picture, and the share of the most common one."""
+    pixels = np.asarray(Image.open(io.BytesIO(screenshot)).convert("RGB")).reshape(-1, 3)
+    _, counts = np.unique(pixels, axis=0, return_counts=True)
+    return len(counts), counts.max() / counts.sum()
+
+
+def paths(browser, label, chart=0):
+    return browser.value(
+        f'document.querySelectorAll(\'[data-chart="{chart}"] g[data-label="{label}"] path\').length'
+    )
+
+
+def tick_texts(browser):
+    return browser.value("document.querySelector('.chart svg').textContent")
+
+
+def test_page_loads_alone_and_draws(browser, page):
+    browser.open(page)
+    assert browser.problems == []
+    assert {request for request in browser.requests if not request.startswith("data:")} == {
+        page.as_uri()
+    }
+    # Two tasks of success, one profile, and two panels of ELLA for each task.
+    assert browser.value("document.querySelectorAll('.chart svg').length") == 7
+    assert paths(browser, "ppo") == paths(browser, "ella") == 2
+    assert "frames of each seed (millions)" in tick_texts(browser)
+    distinct, common = colours_in(browser.screenshot())
+    assert distinct > 50
+    assert common < 0.98
+
+
+def test_methods_can_be_switched_off_and_on(browser, page):
+    browser.open(page)
+    rows = "document.querySelectorAll('tr[data-method=\"1\"]:not([hidden])').length"
+    shown = browser.value(rows)
+    assert shown > 0
+    browser.click("button.method[data-method='1']")
+    assert (
+        browser.value("document.querySelector('button[data-method=\"1\"]').ariaPressed") == "false"
+    )
+    assert (paths(browser, "ppo"), paths(browser, "ella")) == (2, 0)
+    assert browser.value(rows) == 0
+    browser.click("button.method[data-method='0']")
+    assert "every method is off" in tick_texts(browser)
+    browser.click("button.method[data-method='1']")
+    assert (paths(browser, "ppo"), paths(browser, "ella")) == (0, 2)
+    assert browser.value(rows) == shown
+    assert browser.problems == []
+
+
+def test_axis_and_band_can_be_chosen_and_survive_a_reload(browser, page):
+    browser.open(page)
+    before = browser.value("document.querySelector('.chart .middle').getAttribute('d')")
+    browser.click("button[data-value='seconds']")
+    assert "training time (seconds)" in tick_texts(browser)
+    browser.click("button[data-value='episodes']")
+    assert "episodes of each seed" in tick_texts(browser)
+    browser.click("button[data-value='iqm']")
+    area = browser.value("document.querySelector('.chart .area').getAttribute('d')")
+    browser.click("button[data-value='seeds']")
+    assert paths(browser, "ella") == 3
+    browser.click("button[data-value='mean']")
+    assert browser.value("document.querySelector('.chart .area').getAttribute('d')") != area
+    assert browser.value("document.querySelector('.chart .middle').getAttribute('d')") == before
+    browser.click("button[data-value='seeds']")
+    browser.wait_for_load(lambda: browser.send("Page.reload"))
+    assert "episodes of each seed" in tick_texts(browser)
+    assert paths(browser, "ella") == 3
+    assert browser.problems == []
+
+
+def test_hovering_tells_the_values(browser, page):
+    browser.open(page)
+    x, y = browser.centre(".chart svg")
+    browser.mouse("mouseMoved", x, y)
+    tip = browser.value("document.querySelector('.chart .tip').innerText")
+    assert " K\n" in tip or " M\n" in tip
+    assert "ella: 100 %" in tip
+    assert "ppo: " in tip
+    browser.mouse("mouseMoved", 2, 2)
+    assert browser.value("document.querySelector('.chart .tip')") is None
+
+
+def test_narrow_windows_have_no_sideways_scrolling(browser, page):
+    browser.send(
+        "Emulation.setDeviceMetricsOverride",
+        width=400,
+        height=800,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    try:
+        browser.open(page)
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert browser.value(wide) <= 0
+    finally:
+        browser.send("Emulation.clearDeviceMetricsOverride")
+
+
+def test_text_from_files_is_only_text(browser, write_run, tmp_path):
+    run = write_run(tmp_path / "<i>run", method="ella")
+    write_run(tmp_path / "other")
+    config = json.loads((run / "config.json").read_text())
+    config["task"]["name"] = EVIL
+    config["method"] = f"ella, {EVIL}"
+    (run / "config.json").write_text(json.dumps(config))
+    circumstances = {"command": ["ella", EVIL], "versions": {"ella": EVIL}, "device": EVIL}
+    (run / "run.json").write_text(json.dumps(circumstances))
+    judgement = {"text": EVIL, "probability": 1.0, "in_dataset": True, "oracle": True}
+    explanation = {"instruction": EVIL, "judgements": [judgement]}
+    (run / "why.json").write_text(json.dumps(explanation))
+    summary = summarise([tmp_path])
+    page = tmp_path / "index.html"
+    page.write_text(render(summary, title=EVIL), encoding="utf-8")
+    browser.open(page)
+    assert browser.problems == []
+    assert browser.value("document.title") == EVIL
+    assert browser.value("document.querySelector('#evil')") is None
+    assert browser.value("document.querySelectorAll('i, img').length") == 0
+    assert EVIL in browser.value("document.querySelector('.chart h3').textContent")
+    assert EVIL in browser.value("document.querySelector('details.run pre').textContent")
+    assert write_figures(summary, tmp_path / "figures")
+
+
+def test_films_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path):
+    run = write_run(tmp_path / "run", method="ella")
+    (run / "films").mkdir()
+    frames = [Image.new("RGB", (40, 30), colour) for colour in ("red", "blue")]
+    frames[0].save(run / "films" / "agent.gif", save_all=True, append_images=frames[1:])
+    frames[0].save(run / "films" / "agent.png")
+    frames[0].save(run / "relevance.png")
+    (run / "broken.gif").write_bytes(b"no film")
+    rows = [
+        {"text": "go to the red ball", "probability": 0.9, "in_dataset": True, "oracle": True},
+        {"text": "go to the grey box", "probability": 0.1, "in_dataset": False, "oracle": False},
+    ]
+    (run / "why.json").write_text(json.dumps({"instruction": "get it", "judgements": rows}))
+    browser.open(write_page([run], tmp_path / "index.html"))
+    assert browser.problems == []
+    captions = "[...document.querySelectorAll('figcaption')].map((x) => x.textContent)"
+    assert browser.value(captions) == ["films/agent.gif", "relevance.png"]
+    widths = "[...document.querySelectorAll('figure img')].map((x) => x.naturalWidth)"
+    assert browser.value(widths) == [40, 40]
+    text = browser.value("document.body.innerText")
+    assert "get it (why.json)" in text
+    assert "go to the red ball" in text
+    assert "go to the grey box" not in text
+    assert "broken.gif: damaged" in text
+
+
+def test_a_live_page_reloads_itself(browser, write_run, tmp_path):
+    run = write_run(tmp_path / "run", lines=5)
+    page = write_page([run], tmp_path / "index.html", refresh=0.3, written="12:00:00")
+    browser.open(page)
+    assert "again every 0.3 s" in browser.value("document.body.innerText")
+    write_page([run], page, title="Second look")
+    while browser.value("document.title") != "Second look":
+        browser.wait_for_load()
+    assert browser.problems == []
+
+
+def test_command_writes_page_and_figures(write_run, tmp_path, capsys):
+    write_run(tmp_path / "runs" / "ppo", until=0.8)
+    write_run(tmp_path / "runs" / "ella", until=0.4, method="ella")
+    (tmp_path / "runs" / "empty").mkdir()
+    out = tmp_path / "report"
+    assert main(["report", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    assert "the folder is empty" in said.err
+    assert "index.html and 14 files" in said.out
+    names = {path.stem for path in (out / "figures").iterdir()}
+    assert names == {
+        "learning-curves",
+        "learning-curves-iqm",
+        "area-under-curve",
+        "frames-ratio",
+        "probability-of-improvement",
+        "performance-profiles",
+        "ella",
+    }
+    for name in names:
+        assert (out / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+        distinct, common = colours_in((out / "figures" / f"{name}.png").read_bytes())
+        assert distinct > 50, name
+        assert common < 0.99, name
+    # The file is ASCII in every locale, and the policy knows the program by its bytes.
+    assert "goto-room: success rate" in (out / "index.html").read_text(encoding="ascii")
+    assert SCRIPT.isascii()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{tmp}/nowhere"], "nothing to report on: {tmp}/nowhere: does not exist"),
+        (["{tmp}", "--every", "0"], "every must be positive, got 0"),
+        (["{tmp}", "--out", "{tmp}/file"], "{tmp}/file is a file; name a folder"),
+    ],
+)
+def test_bad_input_is_one_line(words, said, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    words = [word.format(tmp=tmp_path) for word in words]
+    if "--out" not in words:
+        words += ["--out", str(tmp_path / "report")]
+    assert main(["report", *words]) == 2
+    assert capsys.readouterr().err == f"ella: {said.format(tmp=tmp_path)}\n"
+
+
+def test_watching_follows_a_run_until_interrupted(write_run, tmp_path):
+    out = tmp_path / "report"
+    words = ["report", str(tmp_path / "runs"), "--out", str(out), "--watch", "--every", "0.1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ella", *words], stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    try:
+        # Nothing is there yet: it says so once, and waits.
+        assert "does not exist; waiting" in process.stderr.readline()
+        write_run(tmp_path / "unfinished" / "ppo")
+        (tmp_path / "unfinished").rename(tmp_path / "runs")
+        while not (out / "index.html").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        assert '"refresh":0.1' in (out / "index.html").read_text()
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 0
+    finally:
+        process.kill()
+        process.stderr.close()
+    assert '"refresh":null' in (out / "index.html").read_text()
+    assert (out / "figures" / "learning-curves.png").exists()
