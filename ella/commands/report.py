@@ -66,7 +66,7 @@ def _watch(arguments: Arguments) -> None:
             try:
                 summary = summarise(arguments.runs, baseline=arguments.baseline)
                 _write_page(arguments, summary, refresh=arguments.every)
-            except InputError as error:
+            except (InputError, OSError) as error:
                 if str(error) != last:
                     sys.stderr.write(f"{error}; waiting\n")
                 last = str(error)

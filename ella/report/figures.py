@@ -184,7 +184,7 @@ def _ratios(summary: Summary) -> "Figure":
                     colour = paint[standing.group.label][0]
                     _whisker(axes, ratio.estimate, place + offset, colour, marker)
         axes.axvline(1, color="#555555", linewidth=1, linestyle="--")
-        _names(axes, [f"{threshold:.0%} success" for threshold in statistics.THRESHOLDS])
+        _names(axes, [f"{100 * threshold:.0f} % success" for threshold in statistics.THRESHOLDS])
         axes.set_xscale("log")
         ends = [
             e for s in standings for r in s.ratios if r for e in (r.estimate.low, r.estimate.high)

@@ -209,9 +209,10 @@ def _table(headings: Sequence[str], rows: str) -> str:
 def _numbers(summary: Summary) -> str:
     baseline = escape(summary.baseline or "")
     headings = ["method", "seeds", "final success", "area under curve"]
-    headings += [f"frames to {threshold:.0%}" for threshold in THRESHOLDS]
+    levels = [f"{100 * threshold:.0f} %" for threshold in THRESHOLDS]
+    headings += [f"frames to {level}" for level in levels]
     if summary.baseline:
-        headings += [f"{baseline} ÷ method, {threshold:.0%}" for threshold in THRESHOLDS]
+        headings += [f"ratio at {level}" for level in levels]
     tables = []
     for task in summary.tasks:
         rows = ""
@@ -228,13 +229,17 @@ def _numbers(summary: Summary) -> str:
         until = summary.budget(task) / 1e6
         tables.append(f"<h3>{escape(task)}, {until:.3g} M frames</h3>{_table(headings, rows)}")
     about = (
-        f"Final success: the last {FINAL_SHARE:.0%} of the frames that all seeds of the task have. "
+        f"Final success: the last {100 * FINAL_SHARE:.0f} % of the frames that all seeds of the task "
+        "have. "
         "Area: mean success over these frames. Frames to a success rate: mean over seeds; a seed "
         "that never gets there counts with all its frames, which makes the mean a lower bound (≥). "
-        f"The last columns say how many times the frames {baseline or 'the baseline'} needs; bold "
-        "where the interval excludes 1; in brackets where both sides are only bounds. Intervals "
-        "are 95 %, bootstrapped over seeds."
     )
+    if summary.baseline:
+        about += (
+            f"Ratio: frames of {baseline} over frames of the method; bold where its interval "
+            "excludes 1, in brackets where both sides are only bounds. "
+        )
+    about += "Intervals are 95 %, bootstrapped over seeds."
     return _section("Numbers", about, "".join(tables))
 
 

@@ -88,12 +88,14 @@ SCRIPT = r"""
 
   function spread(places, gap, top, bottom) {
     const order = places.map((_, i) => i).sort((a, b) => places[a] - places[b]);
-    order.forEach((i, k) => {
-      if (k) places[i] = Math.max(places[i], places[order[k - 1]] + gap);
-    });
-    let limit = bottom;
+    let limit = top;
+    for (const i of order) {
+      places[i] = Math.max(places[i], limit);
+      limit = places[i] + gap;
+    }
+    limit = bottom;
     for (const i of order.reverse()) {
-      places[i] = Math.max(top, Math.min(places[i], limit));
+      places[i] = Math.min(places[i], limit);
       limit = places[i] - gap;
     }
     return places;

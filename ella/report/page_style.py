@@ -77,10 +77,10 @@ button.choice[aria-pressed="true"] {
 }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums; }
-th, td { padding: 5px 14px 5px 0; text-align: right; white-space: nowrap; }
+th, td { padding: 5px 0 5px 18px; text-align: right; white-space: nowrap; }
 th { color: var(--faint); font-weight: 500; border-bottom: 1px solid var(--line); }
 td { border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
 td small { color: var(--faint); }
 td.sure { font-weight: 650; }
 figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px;

@@ -1,5 +1,6 @@
 """Colours that the colour-blind tell apart, the same for a method in every figure and page."""
 
+import re
 from collections.abc import Sequence
 
 Colour = tuple[str, str]
@@ -18,7 +19,7 @@ METHOD_COLOURS: dict[str, Colour] = {
 """In the order in which methods are listed."""
 _OTHERS: tuple[Colour, ...] = (
     ("#332288", "#9d8cf0"),
-    ("#88ccee", "#88ccee"),
+    ("#e7298a", "#ff7ac0"),
     ("#117733", "#5fc27e"),
     ("#999933", "#cfcf66"),
     ("#882255", "#d873a8"),
@@ -29,12 +30,15 @@ _OTHERS: tuple[Colour, ...] = (
 
 
 def ordered(labels: Sequence[str]) -> list[str]:
-    """Labels without repetition: known methods first, variants after their method."""
+    """Labels without repetition: known methods first, variants of one by their settings' size."""
     known = list(METHOD_COLOURS)
 
-    def place(label: str) -> tuple[int, str]:
+    def place(label: str) -> tuple[int, list[tuple[str, float]]]:
         method = label.split(",")[0]
-        return (known.index(method) if method in known else len(known), label)
+        # Texts and numbers take turns, so that 10 comes after 2.
+        parts = [*re.split(r"(\d+(?:\.\d+)?(?:e-?\d+)?)", label), "0"]
+        settings = [(parts[i], float(parts[i + 1])) for i in range(0, len(parts) - 1, 2)]
+        return (known.index(method) if method in known else len(known), settings)
 
     return sorted(set(labels), key=place)
 

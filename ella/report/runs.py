@@ -5,7 +5,7 @@ import json
 import math
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,10 @@ FILM_ENDINGS = (".gif",)
 PICTURE_ENDINGS = (".png",)
 MAX_DEPTH = 4
 """Folders below a named one in which runs are looked for."""
+MAX_SEEDS = 100_000
+"""More seeds than that in a configuration are damage."""
+MAX_LISTED = 12
+"""Seeds a remark names."""
 _NOT_THE_METHOD = ("format_version", "seed", "seeds", "frames", "devices", "log")
 """Settings in which runs of one method may differ."""
 
@@ -89,8 +93,9 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
         if not path.is_dir():
             remarks.append(f"{path}: {'not a folder' if path.exists() else 'does not exist'}")
             continue
-        folders = list(_run_folders(path, MAX_DEPTH))
-        if not folders:
+        known = len(remarks)
+        folders = list(_run_folders(path, MAX_DEPTH, remarks))
+        if not folders and len(remarks) == known:
             remarks.append(f"{path}: holds no run")
         for folder in folders:
             if folder.resolve() in seen:
@@ -116,15 +121,19 @@ def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _run_folders(path: Path, depth: int) -> Iterator[Path]:
+def _run_folders(path: Path, depth: int, remarks: list[str]) -> Iterator[Path]:
     """Folders with a run's files, and empty ones; nothing is looked for inside a run."""
-    children = sorted(path.iterdir())
+    try:
+        children = sorted(path.iterdir())
+    except OSError as error:
+        remarks.append(f"{path}: cannot be read ({error.strerror})")
+        return
     if not children or any((path / name).exists() for name in RUN_FILES):
         yield path
     elif depth > 0:
         for child in children:
             if child.is_dir() and not child.is_symlink():
-                yield from _run_folders(child, depth - 1)
+                yield from _run_folders(child, depth - 1, remarks)
 
 
 def _read_run(folder: Path, remarks: list[str]) -> Run:
@@ -157,7 +166,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         table = json.loads(path.read_text())
     except OSError as error:
         raise InputError(f"{path.name} cannot be read ({error.strerror})") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path.name} is damaged (not JSON)") from error
     if not isinstance(table, dict):
         raise InputError(f"{path.name} is damaged (not a table)")
@@ -208,8 +217,8 @@ def _series(rows: dict[float, dict[str, float]]) -> Series:
 def _gaps(run: Run) -> Iterator[str]:
     """What of a run is not there."""
     first, count = run.config.get("seed", 0), run.config.get("seeds", len(run.series))
-    if isinstance(first, int) and isinstance(count, int):
-        missing = sorted(set(range(first, first + count)) - set(run.series))
+    if isinstance(first, int) and isinstance(count, int) and count <= MAX_SEEDS:
+        missing = [seed for seed in range(first, first + count) if seed not in run.series]
         if missing:
             yield f"no measurements of seed(s) {_listed(missing)} of {count}"
     ends = {seed: series.frames[-1] for seed, series in run.series.items()}
@@ -260,5 +269,6 @@ def _mixtures(runs: Sequence[Run]) -> Iterator[str]:
             yield f"the runs mix {what}: {found}".replace("(1 runs)", "(1 run)")
 
 
-def _listed(seeds: Iterable[int]) -> str:
-    return ", ".join(map(str, seeds))
+def _listed(seeds: Sequence[int]) -> str:
+    more = ", ..." if len(seeds) > MAX_LISTED else ""
+    return ", ".join(map(str, seeds[:MAX_LISTED])) + more

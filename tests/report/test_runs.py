@@ -8,6 +8,7 @@ import pytest
 
 from ella.errors import InputError
 from ella.experiment.config import EllaOptions, LearnOptions, Settings
+from ella.report.palette import colours, ordered
 from ella.report.runs import read_runs
 from ella.report.summary import summarise
 
@@ -130,6 +131,13 @@ def test_different_settings_are_not_mixed(write_run, tmp_path):
         write_run(tmp_path / str(bonus), method="ella", ella=EllaOptions(bonus=bonus))
     labels = summarise([tmp_path], baseline="ella").labels
     assert labels == ["ella, bonus=0.25", "ella, bonus=0.5"]
+
+
+def test_variants_are_in_the_order_of_their_numbers():
+    labels = ["ella, bonus=10.0", "mine", "ella, bonus=2.0", "ella", "ppo", "ella, bonus=0.25"]
+    expected = ["ppo", "ella", "ella, bonus=0.25", "ella, bonus=2.0", "ella, bonus=10.0", "mine"]
+    assert ordered(labels) == expected
+    assert len(set(colours(expected).values())) == len(expected)
 
 
 def test_options_of_other_methods_do_not_matter(write_run, tmp_path):
