@@ -229,10 +229,10 @@ def _numbers(summary: Summary) -> str:
         until = summary.budget(task) / 1e6
         tables.append(f"<h3>{escape(task)}, {until:.3g} M frames</h3>{_table(headings, rows)}")
     about = (
-        f"Final success: the last {100 * FINAL_SHARE:.0f} % of the frames that all seeds of the task "
-        "have. "
-        "Area: mean success over these frames. Frames to a success rate: mean over seeds; a seed "
-        "that never gets there counts with all its frames, which makes the mean a lower bound (≥). "
+        f"Final success: the last {100 * FINAL_SHARE:.0f} % of the frames that all seeds of the "
+        "task have. Area: mean success over these frames. Frames to a success rate: mean over "
+        "seeds; a seed that never gets there counts with all its frames, which makes the mean a "
+        "lower bound (≥). "
     )
     if summary.baseline:
         about += (

@@ -51,8 +51,9 @@ button.choice[aria-pressed="true"] {
   background: var(--accent); border-color: var(--accent); color: var(--ground);
 }
 .charts {
-  display: grid; gap: 16px; grid-template-columns: repeat(auto-fill, minmax(min(100%, 390px), 1fr));
+  display: grid; gap: 16px; grid-template-columns: repeat(auto-fit, minmax(min(100%, 390px), 1fr));
 }
+.charts:has(> :only-child) { max-width: 640px; }
 .chart {
   position: relative; background: var(--card); border: 1px solid var(--line); border-radius: 10px;
   padding: 10px 12px 6px; min-width: 0;
@@ -76,8 +77,8 @@ button.choice[aria-pressed="true"] {
   display: inline-block; width: 9px; height: 9px; border-radius: 50%; margin-right: 6px;
 }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums; }
-th, td { padding: 5px 0 5px 18px; text-align: right; white-space: nowrap; }
+table { border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }
+th, td { padding: 5px 0 5px 13px; text-align: right; white-space: nowrap; }
 th { color: var(--faint); font-weight: 500; border-bottom: 1px solid var(--line); }
 td { border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }

@@ -23,6 +23,8 @@ MAX_DEPTH = 4
 """Folders below a named one in which runs are looked for."""
 MAX_SEEDS = 100_000
 """More seeds than that in a configuration are damage."""
+MAX_NUMBER = 1e30
+"""Larger measurements are damage."""
 MAX_LISTED = 12
 """Seeds a remark names."""
 _NOT_THE_METHOD = ("format_version", "seed", "seeds", "frames", "devices", "log")
@@ -198,9 +200,9 @@ def _read_series(folder: Path, remarks: list[str]) -> dict[int, Series]:
 
 
 def _finite(text: str) -> float:
-    """A number; NaN for nothing and for what is not finite."""
+    """A number; NaN for nothing and for what no run can have measured."""
     number = float(text or "nan")
-    return number if math.isfinite(number) else math.nan
+    return number if abs(number) < MAX_NUMBER else math.nan
 
 
 def _series(rows: dict[float, dict[str, float]]) -> Series:

@@ -278,7 +278,7 @@ def _window(runs: Sequence[Run]) -> float:
 def _group(task: str, label: str, runs: Sequence[Run], width: float) -> Group:
     series = [series for run in runs for series in run.series.values()]
     ends = tuple(float(s.frames[-1]) for s in series)
-    frames = width * np.arange(1, math.ceil(round(max(ends) / width, 6)) + 1)
+    frames = width * np.arange(1, max(1, math.ceil(round(max(ends) / width, 6))) + 1)
     names = [m for m in MEASURES if m == SUCCESS or any(m in s.values for s in series)]
     measures = {name: np.stack([_resampled(s, name, frames) for s in series]) for name in names}
     clocks = {}

@@ -8,6 +8,7 @@ import pytest
 
 from ella.errors import InputError
 from ella.experiment.config import EllaOptions, LearnOptions, Settings
+from ella.report.page import render
 from ella.report.palette import colours, ordered
 from ella.report.runs import read_runs
 from ella.report.summary import summarise
@@ -82,6 +83,16 @@ def test_damaged_lines_are_counted_and_a_cut_line_is_dropped(write_run, tmp_path
     assert len(read.series[0].frames) == 19
     assert any("2 damaged line(s)" in remark for remark in remarks)
     assert any("not finished: 0.95 of 1 million frames" in remark for remark in remarks)
+
+
+def test_absurd_numbers_do_not_stop_a_report(write_run, tmp_path):
+    write_run(tmp_path / "a", seeds=1)
+    other = write_run(tmp_path / "b", seeds=1, method="ella")
+    edit_lines(other, lambda x: [*x[:-1], "0,300,1e20,1,1,1e308,4,-1e200,inf\n"])
+    summary = summarise([tmp_path])
+    assert [group.label for group in summary.groups] == ["ppo", "ella"]
+    assert all(np.isfinite(standing.area.value) for standing in summary.standings)
+    assert "<table>" in render(summary)
 
 
 def test_missing_and_short_seeds_are_told(write_run, tmp_path):
