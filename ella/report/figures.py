@@ -122,7 +122,8 @@ def _legend(figure: "Figure", summary: Summary, labels: list[str], title: str) -
 def _draw_band(axes: "Axes", group: Group, name: str, kind: str, colour: str) -> None:
     middle, low, high = band(group.measures[name], kind)
     axes.fill_between(group.frames / 1e6, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.plot(group.frames / 1e6, middle, color=colour)
+    alone = np.count_nonzero(~np.isnan(middle)) == 1
+    axes.plot(group.frames / 1e6, middle, color=colour, marker="o" if alone else "")
 
 
 def _over_frames(axes: "Axes", summary: Summary, task: str) -> None:

@@ -149,6 +149,11 @@ SCRIPT = r"""
       svg("path", { class: "area", d, style: `fill:${colour(line.label)}` }, own);
       const stroke = `stroke:${colour(line.label)}`;
       svg("path", { class: "middle", d: path(xs, mid, sx, sy), style: stroke }, own);
+      const known = mid.map((_, i) => i).filter((i) => mid[i] !== null);
+      if (known.length === 1) {
+        const at = { cx: sx(xs[known[0]]), cy: sy(mid[known[0]]), r: 4 };
+        svg("circle", { ...at, style: `fill:${colour(line.label)}` }, own);
+      }
     }
     const ends = lines.map((line) => {
       const ys = line.bands[band][0];

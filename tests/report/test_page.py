@@ -185,6 +185,12 @@ def test_films_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path)
     assert "broken.gif: damaged" in text
 
 
+def test_the_first_line_of_a_run_is_a_dot(browser, write_run, tmp_path):
+    browser.open(write_page([write_run(tmp_path / "run", lines=1)], tmp_path / "index.html"))
+    assert browser.value("document.querySelectorAll('.chart circle').length") == 1
+    assert browser.problems == []
+
+
 def test_a_live_page_reloads_itself(browser, write_run, tmp_path):
     run = write_run(tmp_path / "run", lines=5)
     page = write_page([run], tmp_path / "index.html", refresh=0.3, written="12:00:00")
