@@ -98,7 +98,9 @@ def test_axis_and_band_can_be_chosen_and_survive_a_reload(browser, page):
     assert paths(browser, "ella") == 3
     browser.click("button[data-value='mean']")
     assert browser.value("document.querySelector('.chart .area').getAttribute('d')") != area
+    browser.click("button[data-value='frames']")
     assert browser.value("document.querySelector('.chart .middle').getAttribute('d')") == before
+    browser.click("button[data-value='episodes']")
     browser.click("button[data-value='seeds']")
     browser.wait_for_load(lambda: browser.send("Page.reload"))
     assert "episodes of each seed" in tick_texts(browser)
