@@ -8,6 +8,18 @@ from jaxtyping import Array, Float, PRNGKeyArray
 RELU_GAIN = 2**0.5
 
 
+def orthogonal(inputs: int, outputs: int, gain: float, *, key: PRNGKeyArray) -> Float[Array, "I O"]:
+    """A random matrix with orthogonal rows or columns."""
+
+    # One seed at a time under vmap: batched QR decompositions on a processor wait for threads
+    # of a pool that they fill themselves, and with few cores never end.
+    @jax.custom_batching.sequential_vmap
+    def draw(key: PRNGKeyArray) -> Array:
+        return jax.nn.initializers.orthogonal(gain)(key, (inputs, outputs))
+
+    return draw(key)
+
+
 class OrthogonalLinear(eqx.Module):
     """A dense layer."""
 
@@ -15,7 +27,7 @@ class OrthogonalLinear(eqx.Module):
     bias: Float[Array, "O"]
 
     def __init__(self, inputs: int, outputs: int, gain: float = RELU_GAIN, *, key: PRNGKeyArray):
-        self.weight = jax.nn.initializers.orthogonal(gain)(key, (inputs, outputs))
+        self.weight = orthogonal(inputs, outputs, gain, key=key)
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, x: Float[Array, "*rows I"]) -> Float[Array, "*rows O"]:
