@@ -127,7 +127,7 @@ def _acting(
         return jax.vmap(lambda one: jax.lax.scan(rollout, one, length=iterations))(carry)
 
     keys = jax.vmap(training_key)(jnp.asarray(settings.seed_numbers, jnp.uint32))
-    carry = jax.jit(jax.vmap(start))(keys)
+    carry = jax.block_until_ready(jax.jit(jax.vmap(start))(keys))
 
     def call() -> None:
         nonlocal carry

@@ -54,7 +54,7 @@ class SeedProgram:
             out_specs=spec,
             check_vma=False,
         )
-        return jax.jit(sharded)(keys)
+        return jax.block_until_ready(jax.jit(sharded)(keys))
 
     def place(self, states: PyTree) -> PyTree:
         """Host arrays [seeds, ...] on the devices."""

@@ -183,14 +183,19 @@ class Episodes:
 
 
 def demonstrations(
-    env: Environment, key: PRNGKeyArray, num_episodes: int, max_length: int | None = None
+    env: Environment,
+    key: PRNGKeyArray,
+    num_episodes: int,
+    max_length: int | None = None,
+    *,
+    chunk: int = CHUNK,
 ) -> Demonstrations:
     """Expert episodes on fresh levels: the end, one random earlier moment, and the actions."""
     parts = []
-    for chunk_key in _chunk_keys(key, num_episodes):
+    for chunk_key in _chunk_keys(key, num_episodes, chunk):
         level_key, moment_key = jax.random.split(chunk_key)
-        levels, found = _solve_fresh(env, level_key, max_length)
-        steps = jax.random.randint(moment_key, (CHUNK,), 0, found.lengths)
+        levels, found = _solve_fresh(env, level_key, max_length, chunk)
+        steps = jax.random.randint(moment_key, (chunk,), 0, found.lengths)
         earlier = replay(env, levels, found.actions, steps)
         parts.append(
             {
@@ -204,30 +209,35 @@ def demonstrations(
 
 
 def rollout(
-    env: Environment, key: PRNGKeyArray, num_episodes: int, max_length: int | None = None
+    env: Environment,
+    key: PRNGKeyArray,
+    num_episodes: int,
+    max_length: int | None = None,
+    *,
+    chunk: int = CHUNK,
 ) -> Episodes:
     """Expert episodes on fresh levels with everything that was seen; T is the longest's length,
     rounded up."""
     parts = []
-    for chunk_key in _chunk_keys(key, num_episodes):
-        levels, found = _solve_fresh(env, chunk_key, max_length)
+    for chunk_key in _chunk_keys(key, num_episodes, chunk):
+        levels, found = _solve_fresh(env, chunk_key, max_length, chunk)
         summary = _summary(levels, found)
         images, directions = _watch(env, levels, jnp.asarray(summary["actions"]), found.lengths)
         parts.append({**summary, "images": images, "directions": directions})
     return Episodes(**_joined(parts, num_episodes))
 
 
-def _chunk_keys(key: PRNGKeyArray, num_episodes: int) -> PRNGKeyArray:
+def _chunk_keys(key: PRNGKeyArray, num_episodes: int, chunk: int) -> PRNGKeyArray:
     if num_episodes < 1:
         raise InputError(f"the number of episodes must be positive, got {num_episodes}")
-    return jax.random.split(key, -(-num_episodes // CHUNK))
+    return jax.random.split(key, -(-num_episodes // chunk))
 
 
-@partial(jax.jit, static_argnums=(0, 2))
+@partial(jax.jit, static_argnums=(0, 2, 3))
 def _solve_fresh(
-    env: Environment, key: PRNGKeyArray, max_length: int | None
+    env: Environment, key: PRNGKeyArray, max_length: int | None, chunk: int
 ) -> tuple[State, Solutions]:
-    levels = env.generate(key, CHUNK)
+    levels = env.generate(key, chunk)
     return levels, solve(env, levels, max_length)
 
 

@@ -326,6 +326,11 @@ class Language:
         return table
 
     @cached_property
+    def _clause_possible(self) -> np.ndarray:
+        """bool[num_clauses + 1]; 'no clause' is possible."""
+        return np.array([clause.is_possible for clause in self.clauses] + [True])
+
+    @cached_property
     def _clause_kinds(self) -> np.ndarray:
         """int32[num_clauses + 1] clause kinds."""
         return np.array([c.kind for c in self.clauses] + [NO_CLAUSE], np.int32)
@@ -366,8 +371,7 @@ class Language:
         """Which ids name an instruction (host): no clause puts an object next to its own class,
         and a class has the same article throughout."""
         _, first, second = self.split(np.asarray(ids))
-        possible = np.array([clause.is_possible for clause in self.clauses] + [True])
-        valid = possible[first] & possible[second]
+        valid = self._clause_possible[first] & self._clause_possible[second]
         for i in range(2):
             for j in range(2):
                 classes_a, classes_b = (

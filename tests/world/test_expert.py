@@ -149,10 +149,9 @@ def test_hands_are_freed_before_an_object_is_fetched() -> None:
     assert DROP in actions
 
 
-def test_demonstrations_hold_the_views_of_whole_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expert, "CHUNK", 32)
+def test_demonstrations_hold_the_views_of_whole_episodes() -> None:
     env = ella.make("goto-room")
-    episodes = expert.rollout(env, jax.random.key(1), 40)
+    episodes = expert.rollout(env, jax.random.key(1), 40, chunk=32)
     N, T = episodes.actions.shape
     assert N == 40
     assert episodes.images.shape == (N, T + 1, 7, 7, 3)
@@ -167,7 +166,7 @@ def test_demonstrations_hold_the_views_of_whole_episodes(monkeypatch: pytest.Mon
         np.testing.assert_array_equal(episodes.directions[:32, t][playing], seen.direction[playing])
         states = step(states, jnp.asarray(episodes.actions[:32, t], jnp.int32)).state
 
-    short = expert.demonstrations(env, jax.random.key(1), 40)
+    short = expert.demonstrations(env, jax.random.key(1), 40, chunk=32)
     assert short.success.all()
     assert (short.earlier_steps < short.lengths).all()
     assert (short.earlier_steps >= 0).all()
