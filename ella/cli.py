@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import io
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -32,8 +31,6 @@ _MODULES = {"eval": "evaluate"}
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command in `words` (the process's own arguments by default)."""
-    # Several programs in flight can wait for one another for ever on a processor of few cores.
-    os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
     words = list(sys.argv[1:] if words is None else words)
     if not words or words[0] in ("-h", "--help"):
         print(_usage())

@@ -9,6 +9,4 @@ CACHE = Path(__file__).resolve().parent.parent / ".cache" / "jax"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
-# Several programs in flight can wait for one another for ever on two cores.
-os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
