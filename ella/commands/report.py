@@ -1,5 +1,6 @@
 """`ella report DIR…`: compare runs in a page and in figures."""
 
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -61,6 +62,8 @@ def _watch(arguments: Arguments) -> None:
     sys.stdout.write(f"open {arguments.out / PAGE}; it follows the runs until you press Ctrl-C\n")
     sys.stdout.flush()
     last = ""
+    # A shell that starts a job in the background has it ignore Ctrl-C; a watcher must end somehow.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         while True:
             try:

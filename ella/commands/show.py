@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from ella.errors import InputError
-from ella.report.episode import Policy, expert_policy, random_policy, record, seed_key
+from ella.report.episode import Marker, Policy, expert_policy, random_policy, record, seed_key
 from ella.report.film import FRAMES_PER_SECOND, Shot, find_encoder, write_film, write_strip
 from ella.world import Environment, compiled, make
 
@@ -43,7 +43,7 @@ def run(arguments: Arguments) -> None:
         find_encoder()
     world, policy, actor = _actor(arguments)
     timestep = compiled.reset(world, seed_key(arguments.seed))
-    shots = record(world, policy, timestep)
+    shots = record(world, policy, timestep, _marker(arguments))
     stem = arguments.out / f"{world.spec.name}-{actor}-{arguments.seed}"
     for path in write_episode(shots, stem, arguments.format, arguments.frames_per_second):
         sys.stdout.write(f"wrote {path}\n")
@@ -63,6 +63,22 @@ def _actor(arguments: Arguments) -> tuple[Environment, Policy, str]:
     if arguments.policy == "expert":
         return world, expert_policy(world), "expert"
     return world, random_policy(arguments.seed), "random"
+
+
+def _marker(arguments: Arguments) -> Marker | None:
+    """For runs trained with ELLA: marks where low-level instructions were completed and paid."""
+    run_directory = Path(arguments.task)
+    if not run_directory.is_dir():
+        return None
+    from ella.experiment.restore import restore_run
+    from ella.experiment.run_directory import CHECKPOINTS, read_run
+    from ella.report.payments import payment_marker
+
+    spec, settings = read_run(run_directory)
+    has_ella = any(name in ("ella", "ella-oracle") for name in settings.method.split("+"))
+    if not has_ella or not (run_directory / CHECKPOINTS).is_dir():
+        return None
+    return payment_marker(spec, *restore_run(run_directory).ella(arguments.seed_index))
 
 
 def write_episode(

@@ -1,30 +1,40 @@
 """Plays one episode and keeps what a film of it needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ella.errors import InputError
-from ella.report.film import Shot, episode_shots
+from ella.report.film import Mark, Shot, episode_shots
 from ella.world import Environment, Timestep, compiled, describe
 
 Policy = Callable[[Timestep], int]
 """Chooses an action by the outcome of the last one; called once per step, in order."""
 
 
-def record(world: Environment, policy: Policy, timestep: Timestep) -> list[Shot]:
+Marker = Callable[[Sequence[Timestep], Sequence[int]], Sequence[Sequence[Mark]]]
+"""Of the T + 1 timesteps and T actions of a whole episode, what to mark at each timestep."""
+
+
+def record(
+    world: Environment, policy: Policy, timestep: Timestep, marker: Marker | None = None
+) -> list[Shot]:
     """The shots of an episode from `timestep` (a reset's) to its end."""
-    descriptions = [describe(timestep.state)]
-    views = [np.asarray(timestep.observation.image)]
+    timesteps = [timestep]
     actions: list[int] = []
     while not bool(timestep.terminated | timestep.truncated):
         actions.append(policy(timestep))
         timestep = compiled.step(world, timestep.state, np.int32(actions[-1]))
-        descriptions.append(describe(timestep.state))
-        views.append(np.asarray(timestep.observation.image))
-    return episode_shots(descriptions, actions, views=views, reward=float(timestep.reward))
+        timesteps.append(timestep)
+    return episode_shots(
+        [describe(timestep.state) for timestep in timesteps],
+        actions,
+        views=[np.asarray(timestep.observation.image) for timestep in timesteps],
+        marks=marker(timesteps, actions) if marker is not None else None,
+        reward=float(timestep.reward),
+    )
 
 
 def seed_key(seed: int) -> PRNGKeyArray:
