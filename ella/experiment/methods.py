@@ -12,6 +12,7 @@ from ella.errors import InputError, unknown_name
 from ella.experiment.config import Settings
 from ella.offline.termination import termination_classifier
 from ella.offline.train_action_frequency import action_frequency_classifier
+from ella.offline.train_termination import Progress
 from ella.shaping.bound import largest_bonus
 from ella.shaping.ella import ELLA, EllaSettings
 from ella.shaping.learn import LEARN, LearnSettings
@@ -74,8 +75,23 @@ def _ella_with(context: MethodContext, relevance: AbstractRelevance) -> Abstract
             f"warning: the bonus {bonus:g} exceeds {largest:.4g}, up to which optimal policies "
             f"surely stay optimal if solutions need at most {assumed} steps; see `ella bound`"
         )
+    tenths_told = 0
+
+    def tell(progress: Progress) -> None:
+        nonlocal tenths_told
+        if 10 * progress.step // progress.steps > tenths_told:
+            tenths_told = 10 * progress.step // progress.steps
+            context.say(
+                f"step {progress.step} of {progress.steps}: balanced accuracy "
+                f"{progress.accuracy:.2%}, best {progress.best:.2%}"
+            )
+
     termination = termination_classifier(
-        low_level, settings.ella.termination, examples=settings.ella.examples, say=context.say
+        low_level,
+        settings.ella.termination,
+        examples=settings.ella.examples,
+        say=context.say,
+        progress=tell,
     )
     return ELLA(
         termination=termination.prepared(settings.ppo.network.compute_dtype),
