@@ -48,7 +48,7 @@ def run(arguments: Arguments) -> int:
         SMALL_TASK,
         replace(presets.DEMO, frames=arguments.frames),
         arguments.out / "run",
-        sinks=lambda frames: [display(frames)],
+        sinks=lambda planned: [display(planned.settings.total_frames)],
         say=say,
         command=["ella", *sys.argv[1:]],
     )

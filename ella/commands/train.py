@@ -68,7 +68,7 @@ def run(arguments: Arguments) -> int:
         arguments.settings,
         arguments.out,
         resume=arguments.resume,
-        sinks=lambda frames: [display(frames)],
+        sinks=lambda planned: [display(planned.settings.total_frames)],
         say=lambda line: console.print(line, markup=False),
         command=["ella", *sys.argv[1:]],
     )

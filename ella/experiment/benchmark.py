@@ -69,8 +69,8 @@ def _rate(what: str, frames: int, seconds: list[float]) -> Rate:
 
 
 def _training(env: Environment, settings: Settings, iterations: int) -> Callable[[], None]:
-    program = make_program(env, settings, build_shaper(env.spec, settings))
-    states = program.start(settings.seed_numbers)
+    program = make_program([settings], env, [build_shaper(env.spec, settings)])
+    states = program.start([settings.seed_numbers])
     program.prepare(states)
     program.compile()
     done = 0

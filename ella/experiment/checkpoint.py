@@ -92,11 +92,16 @@ class CheckpointStore:
         return sorted(path for path in self.directory.iterdir() if path.name.isdigit())
 
     def restore_newest(
-        self, like: PyTree, *, on_damage: Callable[[str], None] = lambda line: None
+        self,
+        like: PyTree,
+        *,
+        at_most: int | None = None,
+        on_damage: Callable[[str], None] = lambda line: None,
     ) -> Checkpoint | None:
-        """The newest checkpoint that is whole, as arrays of `like`'s structure; None if there is
-        none. Every damaged one that is passed over is reported to `on_damage`."""
-        paths = self.paths()
+        """The newest checkpoint that is whole (and not newer than iteration `at_most`), as arrays
+        of `like`'s structure; None if there is none. Every damaged one that is passed over is
+        reported to `on_damage`."""
+        paths = [path for path in self.paths() if at_most is None or int(path.name) <= at_most]
         for path in reversed(paths):
             try:
                 return self._restore(path, like)

@@ -122,3 +122,8 @@ class Settings:
     def iterations(self) -> int:
         """Iterations in the whole run."""
         return math.ceil(self.frames / self.ppo.frames_per_iteration)
+
+    @property
+    def total_frames(self) -> int:
+        """Frames of each seed in the whole run: whole iterations."""
+        return self.iterations * self.ppo.frames_per_iteration

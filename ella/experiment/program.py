@@ -1,6 +1,7 @@
 """Training as one compiled program: many iterations of many seeds on one or more devices."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,61 +18,72 @@ SEED_AXIS = "seed"
 
 Initialise = Callable[[PRNGKeyArray], PyTree]
 """One seed's train state of its key."""
-Iterate = Callable[[PyTree, PyTree, jax.Array], tuple[PyTree, Measurements]]
-"""(shaper, one seed's train state, iteration) to the next train state and its measurements."""
+States = tuple[PyTree, ...]
+"""Train states, one PyTree per group of seeds; every array has the seed axis first."""
+Iterate = Callable[[Sequence[PyTree], States, jax.Array], tuple[States, tuple[Measurements, ...]]]
+"""(shapers, train states, iteration) to the next train states and their measurements."""
 
 
-def seed_mesh(num_seeds: int, devices: list[jax.Device]) -> Mesh:
-    """As many of the devices as divide the seeds evenly, in a row."""
-    count = max(n for n in range(1, len(devices) + 1) if num_seeds % n == 0)
+def seed_mesh(group_sizes: Sequence[int], devices: list[jax.Device]) -> Mesh:
+    """As many of the devices as divide the seeds of every group evenly, in a row."""
+    seeds = math.gcd(*group_sizes)
+    count = max(n for n in range(1, len(devices) + 1) if seeds % n == 0)
     return Mesh(np.array(devices[:count]), (SEED_AXIS,))
 
 
 class SeedProgram:
-    """The compiled training of several seeds. Every array of a train state has the seed axis
-    first, and each device holds whole seeds, so devices never wait for one another."""
+    """The compiled training of groups of seeds, one shaper per group. Each device holds whole
+    seeds of every group, so devices never wait for one another."""
 
     def __init__(
-        self, initialise: Initialise, iterate: Iterate, shaper: PyTree, mesh: Mesh
+        self,
+        initialise: Sequence[Initialise],
+        iterate: Iterate,
+        shapers: Sequence[PyTree],
+        mesh: Mesh,
     ) -> None:
         self.mesh = mesh
-        self._initialise = initialise
+        self._initialise = tuple(initialise)
         self._iterate = iterate
-        self._shaper_arrays, self._shaper_static = eqx.partition(shaper, eqx.is_array)
+        self._shaper_arrays, self._shaper_static = eqx.partition(tuple(shapers), eqx.is_array)
         self._advance = jax.jit(self._sharded_advance(), donate_argnums=(1,))
         self._lowered: Any = None
         self._compiled: Any = None
 
-    def start(self, seeds: tuple[int, ...]) -> PyTree:
-        """Train states [seeds, ...] before the first iteration."""
-        keys = jax.vmap(training_key)(jnp.asarray(seeds, jnp.uint32))
-        keys = jax.device_put(keys, self._per_seed)
+    def start(self, seeds: Sequence[Sequence[int]]) -> States:
+        """Train states of every group's seeds before the first iteration."""
+
+        def initialise(numbers: tuple[jax.Array, ...]) -> States:
+            keys = [jax.vmap(training_key)(group) for group in numbers]
+            parts = zip(self._initialise, keys, strict=True)
+            return tuple(jax.vmap(one)(group) for one, group in parts)
+
         spec = PartitionSpec(SEED_AXIS)
         sharded = jax.shard_map(
-            jax.vmap(self._initialise),
-            mesh=self.mesh,
-            in_specs=spec,
-            out_specs=spec,
-            check_vma=False,
+            initialise, mesh=self.mesh, in_specs=spec, out_specs=spec, check_vma=False
         )
-        return jax.block_until_ready(jax.jit(sharded)(keys))
+        numbers = self.place(tuple(np.asarray(group, np.uint32) for group in seeds))
+        return jax.block_until_ready(jax.jit(sharded)(numbers))
 
-    def place(self, states: PyTree) -> PyTree:
-        """Host arrays [seeds, ...] on the devices."""
+    def place(self, states: States) -> States:
+        """Host arrays on the devices."""
         return jax.device_put(states, self._per_seed)
 
-    def prepare(self, states: PyTree) -> tuple[str, ...]:
-        """Trace the program for train states of this shape; the names of its measurements."""
+    def prepare(self, states: States) -> tuple[tuple[str, ...], ...]:
+        """Trace the program for train states of this shape; the names of the measurements of every
+        group."""
         self._shaper_arrays = jax.device_put(self._shaper_arrays, self._shared)
         self._lowered = self._advance.lower(self._shaper_arrays, states, *self._counters(0, 1))
         _, measured = self._lowered.out_info
-        return tuple(measured)
+        return tuple(tuple(group) for group in measured)
 
     def compile(self) -> None:
         """Compile the prepared program now rather than at the first call of `advance`."""
         self._compiled = self._lowered.compile()
 
-    def advance(self, states: PyTree, iteration: int, count: int) -> tuple[PyTree, Measurements]:
+    def advance(
+        self, states: States, iteration: int, count: int
+    ) -> tuple[States, tuple[Measurements, ...]]:
         """`count` iterations in one call, the first of them numbered `iteration`. `states` is given
         up; the measurements are sums over the iterations, with the seed axis."""
         call = self._compiled or self._advance
@@ -91,13 +103,13 @@ class SeedProgram:
             jax.device_put(jnp.asarray(count, jnp.int32), self._shared),
         )
 
-    def _sharded_advance(self) -> Callable[..., tuple[PyTree, Measurements]]:
+    def _sharded_advance(self) -> Callable[..., tuple[States, tuple[Measurements, ...]]]:
         def advance(
-            shaper_arrays: PyTree, states: PyTree, iteration: jax.Array, count: jax.Array
-        ) -> tuple[PyTree, Measurements]:
-            shaper = eqx.combine(shaper_arrays, self._shaper_static)
+            shaper_arrays: PyTree, states: States, iteration: jax.Array, count: jax.Array
+        ) -> tuple[States, tuple[Measurements, ...]]:
+            shapers = eqx.combine(shaper_arrays, self._shaper_static)
             # Compiled within the program, so that its shapes and its loop share one trace.
-            iterate = jax.jit(jax.vmap(partial(self._iterate, shaper), in_axes=(0, None)))
+            iterate = jax.jit(partial(self._iterate, shapers))
             _, shapes = jax.eval_shape(iterate, states, iteration)
             nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 

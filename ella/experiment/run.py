@@ -4,9 +4,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ella.experiment.config import Settings
 from ella.experiment.export import export_policies
 from ella.experiment.methods import build_shaper, check_method
 from ella.experiment.metrics import LogLine, MetricsFile, averages, non_finite
-from ella.experiment.program import SeedProgram, seed_mesh
+from ella.experiment.program import SeedProgram, States, seed_mesh
 from ella.experiment.run_log import AbstractLogSink, TensorBoardLog, WandbLog
 from ella.experiment.settings_file import to_json
 from ella.measurement import Measurements
@@ -56,34 +57,98 @@ class RunResult:
     """The last log line of this call."""
 
 
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run to be trained, or trained further."""
+
+    spec: TaskSpec
+    settings: Settings
+    directory: Path
+
+
+Sinks = Callable[[PlannedRun], Sequence[AbstractLogSink]]
+"""Makes further places for the log lines of a run once training begins."""
+
+
 def train(
     task: str | TaskSpec,
     settings: Settings,
     directory: Path,
     *,
     resume: bool = False,
-    sinks: Callable[[int], Sequence[AbstractLogSink]] = lambda frames: (),
+    sinks: Sinks = lambda planned: (),
     say: Callable[[str], None] = lambda line: None,
     command: Sequence[str] = (),
 ) -> RunResult:
     """Train `settings.seeds` agents side by side and leave everything in `directory`.
 
-    `sinks(frames)` makes further places for log lines once training begins, `say` takes remarks,
-    `command` is recorded. With `resume`, an earlier run in the same directory goes on where its
-    newest whole checkpoint stands.
+    `say` takes remarks, `command` is recorded. With `resume`, an earlier run in the same directory
+    goes on where its newest whole checkpoint stands.
     """
-    env = make(task)
-    check_method(settings.method)
-    if settings.log.wandb and find_spec("wandb") is None:
-        raise InputError("logging to Weights & Biases needs wandb: pip install 'ella[wandb]'")
-    if resume:
-        _check_same_run(directory, env.spec, settings)
-    run_directory.claim(directory, env.spec, settings, resume=resume, command=command)
-    with run_directory.lock(directory), _stop_signals() as stop:
-        shaper = run_shaper(directory, env.spec, settings, say=say)
-        program = make_program(env, settings, shaper, say=say)
-        run = _Run(env, settings, directory, program, say)
-        return run.go(fingerprint(identity(env.spec, settings)), resume, sinks, stop)
+    planned = PlannedRun(make(task).spec, settings, directory)
+    return train_together([planned], resume=resume, sinks=sinks, say=say, command=command)[0]
+
+
+def train_together(
+    group: Sequence[PlannedRun],
+    *,
+    resume: bool = False,
+    sinks: Sinks = lambda planned: (),
+    say: Callable[[str], None] = lambda line: None,
+    command: Sequence[str] = (),
+) -> list[RunResult]:
+    """Train runs that differ in their method, its options and their seeds as one program.
+
+    Each has its own directory, as if trained alone. Resumed, they go on from the newest checkpoint
+    that all of them have.
+    """
+    _check_group(group)
+    for planned in group:
+        check_method(planned.settings.method)
+        if planned.settings.log.wandb and find_spec("wandb") is None:
+            raise InputError("logging to Weights & Biases needs wandb: pip install 'ella[wandb]'")
+        if resume:
+            _check_same_run(planned)
+    for planned in group:
+        run_directory.claim(
+            planned.directory,
+            planned.spec,
+            planned.settings,
+            resume=resume,
+            command=command,
+            together_with=[other.directory.name for other in group if other is not planned],
+        )
+    with ExitStack() as held, _stop_signals() as stop:
+        for planned in group:
+            held.enter_context(run_directory.lock(planned.directory))
+        shapers = [
+            run_shaper(planned.directory, planned.spec, planned.settings, say=say)
+            for planned in group
+        ]
+        program = make_program(
+            [planned.settings for planned in group], make(group[0].spec), shapers, say=say
+        )
+        return _Training(tuple(group), program, say).go(resume, sinks, stop)
+
+
+def _check_group(group: Sequence[PlannedRun]) -> None:
+    """Refuse runs that cannot share a program."""
+    first = group[0]
+    for planned in group[1:]:
+        same = (
+            planned.spec == first.spec
+            and planned.settings.ppo == first.settings.ppo
+            and planned.settings.iterations == first.settings.iterations
+            and planned.settings.devices == first.settings.devices
+            and planned.settings.log == first.settings.log
+        )
+        if not same:
+            raise InputError(
+                f"{planned.directory} and {first.directory} cannot be trained together: task, ppo, "
+                "frames, devices and log must be the same"
+            )
+    if len({planned.directory for planned in group}) < len(group):
+        raise InputError("two runs cannot share a directory")
 
 
 def run_shaper(
@@ -110,30 +175,31 @@ def run_shaper(
 
 
 def make_program(
+    group: Sequence[Settings],
     env: Environment,
-    settings: Settings,
-    shaper: AbstractRewardShaper,
+    shapers: Sequence[AbstractRewardShaper],
     *,
     say: Callable[[str], None] = lambda line: None,
 ) -> SeedProgram:
-    """The compiled training of the settings' seeds on their devices."""
-    devices = jax.devices()
+    """The compiled training of the seeds of a group of settings on their devices."""
+    settings, devices = group[0], jax.devices()
     if settings.devices > len(devices):
         raise InputError(f"devices is {settings.devices}, but there are {len(devices)}")
     devices = devices[: settings.devices or None]
-    mesh = seed_mesh(settings.seeds, devices)
+    mesh = seed_mesh([one.seeds for one in group], devices)
     if mesh.size < len(devices):
-        say(f"{settings.seeds} seeds do not divide over {len(devices)} devices: using {mesh.size}")
+        counts = " and ".join(str(one.seeds) for one in group)
+        say(f"{counts} seeds do not divide over {len(devices)} devices: using {mesh.size}")
 
-    def initialise(key: jax.Array) -> PyTree:
+    def initialise(shaper: AbstractRewardShaper, key: jax.Array) -> PyTree:
         return init_train_state(env, settings.ppo, shaper, key=key)
 
-    def iterate(
-        shaper: AbstractRewardShaper, state: PyTree, iteration: jax.Array
-    ) -> tuple[PyTree, Measurements]:
-        return run_iteration(env, settings.ppo, shaper, state, iteration)
-
-    return SeedProgram(initialise, iterate, shaper, mesh)
+    return SeedProgram(
+        [partial(initialise, shaper) for shaper in shapers],
+        partial(run_iteration, env, settings.ppo),
+        shapers,
+        mesh,
+    )
 
 
 def identity(spec: TaskSpec, settings: Settings) -> dict[str, Any]:
@@ -144,12 +210,13 @@ def identity(spec: TaskSpec, settings: Settings) -> dict[str, Any]:
     return {**table, "task": to_json(spec), "log": {"every": settings.log.every}}
 
 
-def _check_same_run(directory: Path, spec: TaskSpec, settings: Settings) -> None:
+def _check_same_run(planned: PlannedRun) -> None:
     """Refuse to resume a run with settings that would have made another run."""
+    directory = planned.directory
     if not (directory / run_directory.CONFIG_FILE).exists():
         return
     before = _flat(identity(*run_directory.read_run(directory)))
-    now = _flat(identity(spec, settings))
+    now = _flat(identity(planned.spec, planned.settings))
     for name in now:
         if now[name] != before.get(name):
             raise InputError(
@@ -169,116 +236,182 @@ def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True)
-class _Run:
-    """The parts of one run that stay the same from start to end."""
+class _Member:
+    """One run of a group while it trains: its files and where it stands."""
 
-    env: Environment
-    settings: Settings
-    directory: Path
+    def __init__(self, planned: PlannedRun, iteration: int, names: Sequence[str]) -> None:
+        self.planned = planned
+        self.store = store_of(planned)
+        self.metrics = MetricsFile(planned.directory, names, planned.settings.seed_numbers)
+        self.seconds = self.metrics.start(iteration)
+        self.saved = iteration
+        self.last: LogLine | None = None
+        self.diverged_at: int | None = None
+        """Iterations done before the measurements stopped being finite."""
+        self.logs: list[AbstractLogSink] = []
+
+    def open_logs(self, sinks: Sinks) -> None:
+        """Begin to log."""
+        planned, log = self.planned, self.planned.settings.log
+        if log.tensorboard:
+            self.logs.append(TensorBoardLog(planned.directory, planned.settings.seed_numbers))
+        if log.wandb:
+            config = {"task": planned.spec.name, **to_json(planned.settings)}
+            self.logs.append(
+                WandbLog(planned.directory, planned.settings.seed_numbers, log.wandb, config)
+            )
+        self.logs.extend(sinks(planned))
+
+    def write(self, line: LogLine) -> None:
+        """Log a line."""
+        self.metrics.append(line)
+        for log in self.logs:
+            log.write(line)
+        self.last = line
+
+    def save(self, states: PyTree, iteration: int) -> None:
+        """Write a checkpoint."""
+        _save(self.store, states, iteration)
+        self.saved = iteration
+
+    def result(self, outcome: Outcome, iteration: int) -> RunResult:
+        """How it ended."""
+        if self.diverged_at is not None:
+            outcome, iteration = Outcome.DIVERGED, self.diverged_at
+        frames = iteration * self.planned.settings.ppo.frames_per_iteration
+        return RunResult(outcome, self.planned.directory, iteration, frames, self.last)
+
+
+@dataclass(frozen=True)
+class _Training:
+    """The training of a group of runs as one program."""
+
+    group: tuple[PlannedRun, ...]
     program: SeedProgram
     say: Callable[[str], None]
 
-    def go(
-        self,
-        fingerprint: str,
-        resume: bool,
-        sinks: Callable[[int], Sequence[AbstractLogSink]],
-        stop: Callable[[], bool],
-    ) -> RunResult:
+    def go(self, resume: bool, sinks: Sinks, stop: Callable[[], bool]) -> list[RunResult]:
         """Start or resume, train to the end, export."""
-        settings = self.settings
-        store = CheckpointStore(
-            self.directory / run_directory.CHECKPOINTS, fingerprint, settings.log.keep
-        )
-        states, iteration = self.program.start(settings.seed_numbers), 0
+        settings = self.group[0].settings
+        states = self.program.start([planned.settings.seed_numbers for planned in self.group])
+        iteration = 0
         if resume:
-            found = store.restore_newest(states, on_damage=self.say)
-            if found is not None:
-                states, iteration = self.program.place(found.state), found.iteration
+            states, iteration = self._restored(states)
             self.say(f"resuming at {self._frames(iteration):,} frames a seed")
-            # Only now is it certain that the settings belong to this run.
-            run_directory.write_config(self.directory, self.env.spec, settings)
+            # Only now is it certain that the settings belong to these runs.
+            for planned in self.group:
+                run_directory.write_config(planned.directory, planned.spec, planned.settings)
         names = self.program.prepare(states)
-        metrics = MetricsFile(self.directory, names, settings.seed_numbers)
-        seconds = metrics.start(iteration)
+        members = [
+            _Member(planned, iteration, measured)
+            for planned, measured in zip(self.group, names, strict=True)
+        ]
         if iteration < settings.iterations:
             self.say("compiling")
             self.program.compile()
-        logs = [*self._log_files(), *sinks(self._frames(settings.iterations))]
         try:
-            states, iteration, outcome, last = self._loop(
-                states, iteration, seconds, metrics, store, logs, stop
-            )
+            for member in members:
+                member.open_logs(sinks)
+            states, iteration, outcome = self._loop(states, iteration, members, stop)
         finally:
-            for log in logs:
-                log.close()
-        if outcome != Outcome.DIVERGED:
-            export_policies(
-                self.env.spec,
-                settings,
-                states,
-                self.directory / run_directory.POLICIES,
-                frames=self._frames(iteration),
-            )
-        return RunResult(outcome, self.directory, iteration, self._frames(iteration), last)
+            for member in members:
+                for log in member.logs:
+                    log.close()
+        results = [member.result(outcome, iteration) for member in members]
+        for planned, trained, result in zip(self.group, states, results, strict=True):
+            if result.outcome != Outcome.DIVERGED:
+                policies = planned.directory / run_directory.POLICIES
+                frames = result.frames
+                export_policies(planned.spec, planned.settings, trained, policies, frames=frames)
+        return results
+
+    def _restored(self, states: States) -> tuple[States, int]:
+        """The newest checkpoint that every run of the group has, or the start."""
+        newest: int | None = None
+        while True:
+            found = [
+                store_of(planned).restore_newest(like, at_most=newest, on_damage=self.say)
+                for planned, like in zip(self.group, states, strict=True)
+            ]
+            whole = [checkpoint for checkpoint in found if checkpoint is not None]
+            if len(whole) < len(found):
+                return states, 0
+            newest = min(checkpoint.iteration for checkpoint in whole)
+            if all(checkpoint.iteration == newest for checkpoint in whole):
+                return self.program.place(tuple(one.state for one in whole)), newest
 
     def _loop(
         self,
-        states: PyTree,
+        states: States,
         iteration: int,
-        seconds: float,
-        metrics: MetricsFile,
-        store: CheckpointStore,
-        logs: Sequence[AbstractLogSink],
+        members: Sequence[_Member],
         stop: Callable[[], bool],
-    ) -> tuple[PyTree, int, Outcome, LogLine | None]:
-        """(states, iterations done, outcome, last log line)."""
-        settings, saved, line = self.settings, iteration, None
+    ) -> tuple[States, int, Outcome]:
+        """(states, iterations done, outcome)."""
+        settings = self.group[0].settings
         while iteration < settings.iterations:
             count = min(settings.log.every, settings.iterations - iteration)
             began = time.perf_counter()
             states, measured = self.program.advance(states, iteration, count)
-            bad = non_finite(measured)
+            jax.block_until_ready(measured)
             elapsed = time.perf_counter() - began
-            if bad:
+            self._log(members, measured, iteration, count, elapsed)
+            if all(member.diverged_at is not None for member in members):
+                return states, iteration, Outcome.DIVERGED
+            iteration += count
+            finished, stopping = iteration >= settings.iterations, stop()
+            for member, trained in zip(members, states, strict=True):
+                due = iteration - member.saved >= settings.log.checkpoint_every
+                if member.diverged_at is None and (finished or stopping or due):
+                    member.save(trained, iteration)
+            if stopping and not finished:
+                return states, iteration, Outcome.INTERRUPTED
+        return states, iteration, Outcome.FINISHED
+
+    def _log(
+        self,
+        members: Sequence[_Member],
+        measured: Sequence[Measurements],
+        iteration: int,
+        count: int,
+        elapsed: float,
+    ) -> None:
+        """Log what `count` iterations after `iteration` measured; remember who diverged."""
+        all_seeds = sum(planned.settings.seeds for planned in self.group)
+        rate = self._frames(count) * all_seeds / elapsed
+        reached = iteration + count
+        for member, sums in zip(members, measured, strict=True):
+            if member.diverged_at is not None:
+                continue
+            if bad := non_finite(sums):
+                member.diverged_at = iteration
                 kept = (
-                    f"the checkpoint at {self._frames(saved):,} frames a seed is kept"
-                    if store.paths()
+                    f"the checkpoint at {self._frames(member.saved):,} frames a seed is kept"
+                    if member.store.paths()
                     else "there was no checkpoint yet"
                 )
-                reached = self._frames(iteration + count)
                 self.say(
-                    f"warning: {', '.join(bad)} not finite before {reached:,} frames a seed; "
-                    f"stopped, {kept}"
+                    f"warning: {', '.join(bad)} not finite before {self._frames(reached):,} frames "
+                    f"a seed in {member.planned.directory}; stopped, {kept}"
                 )
-                return states, iteration, Outcome.DIVERGED, line
-            iteration += count
-            seconds += elapsed
-            rate = self._frames(count) * settings.seeds / elapsed
-            line = LogLine(iteration, self._frames(iteration), seconds, rate, averages(measured))
-            metrics.append(line)
-            for log in logs:
-                log.write(line)
-            finished, stopping = iteration >= settings.iterations, stop()
-            if finished or stopping or iteration - saved >= settings.log.checkpoint_every:
-                _save(store, states, iteration)
-                saved = iteration
-            if stopping and not finished:
-                return states, iteration, Outcome.INTERRUPTED, line
-        return states, iteration, Outcome.FINISHED, line
+                continue
+            # A run's share of the time of a program that trains others too.
+            member.seconds += elapsed * member.planned.settings.seeds / all_seeds
+            member.write(
+                LogLine(reached, self._frames(reached), member.seconds, rate, averages(sums))
+            )
 
     def _frames(self, iterations: int) -> int:
-        return iterations * self.settings.ppo.frames_per_iteration
+        return iterations * self.group[0].settings.ppo.frames_per_iteration
 
-    def _log_files(self) -> list[AbstractLogSink]:
-        settings, logs = self.settings, list[AbstractLogSink]()
-        if settings.log.tensorboard:
-            logs.append(TensorBoardLog(self.directory, settings.seed_numbers))
-        if settings.log.wandb:
-            config = {"task": self.env.spec.name, **to_json(settings)}
-            logs.append(WandbLog(self.directory, settings.seed_numbers, settings.log.wandb, config))
-        return logs
+
+def store_of(planned: PlannedRun) -> CheckpointStore:
+    """The checkpoints of a run."""
+    return CheckpointStore(
+        planned.directory / run_directory.CHECKPOINTS,
+        fingerprint(identity(planned.spec, planned.settings)),
+        planned.settings.log.keep,
+    )
 
 
 def _save(store: CheckpointStore, states: PyTree, iteration: int) -> None:

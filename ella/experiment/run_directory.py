@@ -37,12 +37,19 @@ SHAPER = "shaper"
 
 
 def claim(
-    directory: Path, spec: TaskSpec, settings: Settings, *, resume: bool, command: Sequence[str]
+    directory: Path,
+    spec: TaskSpec,
+    settings: Settings,
+    *,
+    resume: bool,
+    command: Sequence[str],
+    together_with: Sequence[str] = (),
 ) -> None:
-    """Make the run's directory and record what will run in it."""
+    """Make the run's directory and record what will run in it, and with which other runs."""
     if directory.exists() and not directory.is_dir():
         raise InputError(f"{directory} is a file; name a directory")
-    used = directory.is_dir() and any(directory.iterdir())
+    # Hidden files are what a process killed at its very start may leave.
+    used = directory.is_dir() and any(path.name[0] != "." for path in directory.iterdir())
     if used and not resume:
         raise InputError(
             f"{directory} is not empty; choose another directory, or go on with the run in it "
@@ -54,7 +61,10 @@ def claim(
         directory.mkdir(parents=True, exist_ok=True)
         if not used:
             write_config(directory, spec, settings)
-        _write_table(directory / CIRCUMSTANCES_FILE, _circumstances(command))
+        circumstances = _circumstances(command)
+        if together_with:
+            circumstances["trained_together_with"] = list(together_with)
+        _write_table(directory / CIRCUMSTANCES_FILE, circumstances)
     except OSError as error:
         raise InputError(f"cannot write to {directory}: {error.strerror}") from error
 

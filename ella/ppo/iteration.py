@@ -1,8 +1,13 @@
 """One iteration of training: collect, shape, advantage, update, fit."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int32, PRNGKeyArray, PyTree
 
@@ -14,7 +19,11 @@ from ella.ppo.rollout import Rollout, collect
 from ella.ppo.settings import MATMUL_PRECISIONS, PPOConfig
 from ella.ppo.update import Learner, explained_variance, make_optimiser, update
 from ella.shaping.shaper import AbstractRewardShaper
+from ella.trajectory import Trajectory
 from ella.world.environment import Environment, VectorState
+
+Tree = TypeVar("Tree")
+"""A PyTree whose arrays have the seed axis first."""
 
 
 @jax.tree_util.register_dataclass
@@ -23,7 +32,7 @@ class TrainState:
     """Everything one seed carries between iterations.
 
     The iteration counter, and with it the number of frames, is the caller's: it is the same for
-    all seeds and must stay unbatched.
+    all seeds.
     """
 
     network: ActorCritic
@@ -57,58 +66,104 @@ def init_train_state(
 def run_iteration(
     env: Environment,
     config: PPOConfig,
-    shaper: AbstractRewardShaper,
-    train_state: TrainState,
+    shapers: Sequence[AbstractRewardShaper],
+    groups: Sequence[TrainState],
     iteration: Int32[Array, ""],
-) -> tuple[TrainState, Measurements]:
-    """Train one seed on `config.frames_per_iteration` new frames.
+) -> tuple[tuple[TrainState, ...], tuple[Measurements, ...]]:
+    """Train every seed on `config.frames_per_iteration` new frames.
 
-    `iteration` counts from 0. To train many seeds, vmap over `train_state` alone; to run several
-    iterations in one compiled call, scan.
+    Seeds come in groups, one group per shaper; every array of a group has the seed axis first.
+    Policies of all groups act and learn as one batch, only shaping is done group by group, so
+    that methods that are compared share one program. `iteration` counts from 0.
     """
+    sizes = [len(group.key) for group in groups]
+    seeds = _joined([replace(group, shaper=None) for group in groups])
     with jax.default_matmul_precision(MATMUL_PRECISIONS[config.matmul_precision]):
-        key, collect_key, update_key, fit_key = jax.random.split(train_state.key, 4)
-        vector, memory, rollout = collect(
-            env,
-            config,
-            train_state.network,
-            train_state.vector,
-            train_state.memory,
-            key=collect_key,
+        keys = jax.vmap(lambda key: jax.random.split(key, 4))(seeds.key)
+        vector, memory, rollout = jax.vmap(partial(collect, env, config))(
+            seeds.network, seeds.vector, seeds.memory, key=keys[:, 1]
         )
-        trajectory = rollout.trajectory
-        shaper_state, bonus, shaped = shaper.shape(train_state.shaper, trajectory)
-        reward = config.reward_scale * trajectory.reward + bonus
-        target = estimate_rollout(config, rollout, reward)
-        learner, learned = update(
-            config,
-            Learner(train_state.network, train_state.optimiser, train_state.statistics),
-            trajectory.instructions.tokens,
-            cut(rollout, target, config.bptt_length),
-            key=update_key,
+        trajectories = _apart(rollout.trajectory, sizes)
+        shaped = [
+            jax.vmap(shaper.shape)(group.shaper, trajectory)
+            for shaper, group, trajectory in zip(shapers, groups, trajectories, strict=True)
+        ]
+        bonus = _joined([bonus for _, bonus, _ in shaped])
+        reward = config.reward_scale * rollout.trajectory.reward + bonus
+        target = jax.vmap(partial(estimate_rollout, config))(rollout, reward)
+        sequences = jax.vmap(partial(cut, length=config.bptt_length))(rollout, target)
+        learner, learned = jax.vmap(partial(update, config))(
+            Learner(seeds.network, seeds.optimiser, seeds.statistics),
+            rollout.trajectory.instructions.tokens,
+            sequences,
+            key=keys[:, 2],
         )
-        shaper_state, fitted = shaper.fit(shaper_state, trajectory, iteration, key=fit_key)
-    measurements = {
-        **episode_measurements(config, rollout),
-        "reward": mean_of(reward),
-        "bonus": mean_of(bonus),
-        "explained_variance": explained_variance(rollout.value, target.returns),
-        **learned,
-        **shaped,
-        **fitted,
-    }
-    return (
-        TrainState(
-            network=learner.network,
-            optimiser=learner.optimiser,
-            statistics=learner.statistics,
-            vector=vector,
-            memory=memory,
-            shaper=shaper_state,
-            key=key,
-        ),
-        measurements,
+        fitted = [
+            _fit(shaper, state, trajectory, iteration, fit_keys)
+            for shaper, (state, _, _), trajectory, fit_keys in zip(
+                shapers, shaped, trajectories, _apart(keys[:, 3], sizes), strict=True
+            )
+        ]
+        common = {
+            **jax.vmap(partial(episode_measurements, config))(rollout),
+            "reward": jax.vmap(mean_of)(reward),
+            "bonus": jax.vmap(mean_of)(bonus),
+            "explained_variance": jax.vmap(explained_variance)(rollout.value, target.returns),
+            **learned,
+        }
+    trained = TrainState(
+        network=learner.network,
+        optimiser=learner.optimiser,
+        statistics=learner.statistics,
+        vector=vector,
+        memory=memory,
+        shaper=None,
+        key=keys[:, 0],
     )
+    states = tuple(
+        replace(group, shaper=state)
+        for group, (state, _) in zip(_apart(trained, sizes), fitted, strict=True)
+    )
+    measurements = tuple(
+        {**shared, **from_shaping, **from_fitting}
+        for shared, (_, _, from_shaping), (_, from_fitting) in zip(
+            _apart(common, sizes), shaped, fitted, strict=True
+        )
+    )
+    return states, measurements
+
+
+def _fit(
+    shaper: AbstractRewardShaper,
+    states: PyTree,
+    trajectories: Trajectory,
+    iteration: Int32[Array, ""],
+    keys: PRNGKeyArray,
+) -> tuple[PyTree, Measurements]:
+    """Every seed of a group; the iteration stays unbatched, so that branches on it do too."""
+
+    def fit(
+        state: PyTree, trajectory: Trajectory, key: PRNGKeyArray
+    ) -> tuple[PyTree, Measurements]:
+        return shaper.fit(state, trajectory, iteration, key=key)
+
+    return jax.vmap(fit)(states, trajectories, keys)
+
+
+def _joined(groups: Sequence[Tree]) -> Tree:
+    """Groups of seeds as one."""
+    if len(groups) == 1:
+        return groups[0]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *groups)
+
+
+def _apart(seeds: Tree, sizes: Sequence[int]) -> list[Tree]:
+    """The inverse of `_joined`."""
+    ends = list(accumulate(sizes))
+    return [
+        jax.tree.map(lambda leaf, span=slice(end - size, end): leaf[span], seeds)
+        for size, end in zip(sizes, ends, strict=True)
+    ]
 
 
 def episode_measurements(config: PPOConfig, rollout: Rollout) -> Measurements:

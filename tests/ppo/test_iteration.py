@@ -1,6 +1,7 @@
 """Whole iterations on a real, small room."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -35,11 +36,16 @@ CONFIG = PPOConfig(
 SEEDS, ITERATIONS = 2, 15
 
 
-def several(state: TrainState, start: jax.Array, count: int) -> tuple[TrainState, Measurements]:
-    def one(state: TrainState, iteration: jax.Array) -> tuple[TrainState, Measurements]:
-        return run_iteration(ENV, CONFIG, NoShaping(), state, iteration)
+@partial(jax.jit, static_argnames="count")
+def several(
+    groups: tuple[TrainState, ...], start: jax.Array, count: int = ITERATIONS
+) -> tuple[tuple[TrainState, ...], tuple[Measurements, ...]]:
+    """Measurements have the axes [iteration, seed]."""
 
-    return jax.lax.scan(one, state, start + jnp.arange(count))
+    def one(groups: tuple[TrainState, ...], iteration: jax.Array) -> tuple:
+        return run_iteration(ENV, CONFIG, [NoShaping()] * len(groups), groups, iteration)
+
+    return jax.lax.scan(one, groups, start + jnp.arange(count))
 
 
 @pytest.fixture(scope="module")
@@ -49,40 +55,38 @@ def start() -> TrainState:
     return made(jax.random.split(jax.random.key(0), SEEDS))
 
 
-@pytest.fixture(scope="module")
-def train_together():
-    batched = jax.vmap(lambda state, start: several(state, start, ITERATIONS), in_axes=(0, None))
-    return jax.jit(batched)
-
-
-def values(measurements: Measurements, name: str) -> np.ndarray:
-    """[seed] means over iterations."""
-    found = measurements[name]
-    return np.asarray(found.total.sum(axis=-1) / found.count.sum(axis=-1))
+def part(state: TrainState, seeds: slice) -> TrainState:
+    return jax.tree.map(lambda leaf: leaf[seeds], state)
 
 
 @pytest.mark.slow
-def test_a_small_agent_learns(start: TrainState, train_together) -> None:
-    state, rates = start, []
+def test_a_small_agent_learns(start: TrainState) -> None:
+    groups, rates = (start,), []
     for block in range(5):
-        state, found = train_together(state, jnp.int32(block * ITERATIONS))
-        rates.append(values(found, "success_rate"))
+        groups, (found,) = several(groups, jnp.int32(block * ITERATIONS))
+        rate = found["success_rate"]
+        rates.append(np.asarray(rate.total.sum(axis=0) / rate.count.sum(axis=0)))
     assert rates[0].mean() < 0.35
     assert rates[-1].mean() > rates[0].mean() + 0.2
 
 
 @pytest.mark.slow
-def test_seeds_trained_together_equal_each_alone(start: TrainState, train_together) -> None:
-    together, found = train_together(start, jnp.int32(0))
-    alone = jax.jit(lambda state: several(state, jnp.int32(0), ITERATIONS))
+def test_seeds_trained_together_equal_each_alone(start: TrainState) -> None:
+    (together,), (found,) = several((start,), jnp.int32(0))
+    parts = tuple(part(start, slice(seed, seed + 1)) for seed in range(SEEDS))
+    in_groups = several(parts, jnp.int32(0))
     for seed in range(SEEDS):
-        state, measured = alone(jax.tree.map(lambda leaf, seed=seed: leaf[seed], start))
-        # Rounding may differ, so compare before one differing action could grow into many.
-        for name in ("success_rate", "loss", "gradient_norm", "entropy", "ratio_deviation"):
-            np.testing.assert_allclose(
-                found[name].total[seed, 0], measured[name].total[0], rtol=1e-4, atol=1e-6
+        alone = several((parts[seed],), jnp.int32(0))
+        for (states, measured), index in ((alone, 0), (in_groups, seed)):
+            # Rounding may differ, so compare before one differing action could grow into many.
+            for name in ("success_rate", "loss", "gradient_norm", "entropy", "ratio_deviation"):
+                np.testing.assert_allclose(
+                    found[name].total[0, seed],
+                    measured[index][name].total[0, 0],
+                    rtol=1e-4,
+                    atol=1e-6,
+                )
+            np.testing.assert_array_equal(
+                jax.random.key_data(together.key[seed]), jax.random.key_data(states[index].key[0])
             )
-        np.testing.assert_array_equal(
-            jax.random.key_data(together.key[seed]), jax.random.key_data(state.key)
-        )
-    assert not np.allclose(found["loss"].total[0], found["loss"].total[1])
+    assert not np.allclose(found["loss"].total[:, 0], found["loss"].total[:, 1])
