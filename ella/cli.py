@@ -19,6 +19,7 @@ COMMANDS = {
     "bound": "the largest bonus that keeps optimal policies optimal",
     "explain": "what a trained run calls relevant to an instruction",
     "report": "compare runs in a page and in figures",
+    "reproduce": "train the runs of a figure of the paper and draw it",
     "bench": "measure frames a second",
     "demo": "train a small agent in a small room and film it",
 }

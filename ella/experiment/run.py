@@ -131,21 +131,23 @@ def train_together(
         return _Training(tuple(group), program, say).go(resume, sinks, stop)
 
 
+def can_train_together(one: PlannedRun, other: PlannedRun) -> bool:
+    """Whether two runs can share a program: they differ in method, its options and seeds alone."""
+    return (
+        one.spec == other.spec
+        and one.settings.ppo == other.settings.ppo
+        and one.settings.iterations == other.settings.iterations
+        and one.settings.devices == other.settings.devices
+        and one.settings.log == other.settings.log
+    )
+
+
 def _check_group(group: Sequence[PlannedRun]) -> None:
-    """Refuse runs that cannot share a program."""
-    first = group[0]
     for planned in group[1:]:
-        same = (
-            planned.spec == first.spec
-            and planned.settings.ppo == first.settings.ppo
-            and planned.settings.iterations == first.settings.iterations
-            and planned.settings.devices == first.settings.devices
-            and planned.settings.log == first.settings.log
-        )
-        if not same:
+        if not can_train_together(group[0], planned):
             raise InputError(
-                f"{planned.directory} and {first.directory} cannot be trained together: task, ppo, "
-                "frames, devices and log must be the same"
+                f"{planned.directory} and {group[0].directory} cannot be trained together: task, "
+                "ppo, frames, devices and log must be the same"
             )
     if len({planned.directory for planned in group}) < len(group):
         raise InputError("two runs cannot share a directory")
@@ -297,7 +299,8 @@ class _Training:
         iteration = 0
         if resume:
             states, iteration = self._restored(states)
-            self.say(f"resuming at {self._frames(iteration):,} frames a seed")
+            if iteration:
+                self.say(f"resuming at {self._frames(iteration):,} frames a seed")
             # Only now is it certain that the settings belong to these runs.
             for planned in self.group:
                 run_directory.write_config(planned.directory, planned.spec, planned.settings)

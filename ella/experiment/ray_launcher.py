@@ -1,0 +1,99 @@
+"""Training many runs on a Ray cluster: one task per program, resumed elsewhere if a worker dies."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ella.errors import InputError
+from ella.experiment.launch import standing
+from ella.experiment.run import PlannedRun, RunResult, train_together
+
+RETRIES = 3
+"""How often a program is begun again where its newest checkpoint stands after its worker died."""
+POLL_SECONDS = 5.0
+
+
+def train_on_ray(
+    groups: Sequence[Sequence[PlannedRun]],
+    *,
+    address: str | None,
+    gpus: float | None,
+    cpus: float,
+    say: Callable[[str], None],
+    command: Sequence[str],
+) -> list[RunResult]:
+    """Train groups as tasks of the cluster at `address` (None: one on this machine).
+
+    A task takes `gpus` GPUs (by default one where the cluster has any) and `cpus` processors. Run
+    directories must lie where every machine of the cluster sees them.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError("the Ray launcher needs ray: pip install 'ella[ray]'") from error
+
+    try:
+        ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise InputError(f"no Ray cluster at {address}: {str(error).splitlines()[0]}") from error
+    try:
+        if gpus is None:
+            gpus = 1.0 if ray.cluster_resources().get("GPU", 0) else 0.0
+        task = ray.remote(
+            num_cpus=cpus,
+            num_gpus=gpus,
+            max_retries=RETRIES,
+            # A worker that ends gives its GPU's memory back.
+            max_calls=1,
+            runtime_env={"env_vars": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}},
+        )(_train_group)
+        pending = {
+            task.remote([_portable(planned) for planned in group], list(command)): group
+            for group in groups
+        }
+        say(f"{len(pending)} programs on a cluster of {len(ray.nodes())} machines")
+        return _gathered(ray, pending, say)
+    finally:
+        ray.shutdown()
+
+
+def _train_group(group: Sequence[PlannedRun], command: Sequence[str]) -> list[RunResult]:
+    """In a worker: start, or go on where the newest checkpoint stands."""
+    return train_together(group, resume=True, command=command)
+
+
+def _portable(planned: PlannedRun) -> PlannedRun:
+    """Workers have working directories of their own."""
+    return replace(planned, directory=planned.directory.resolve())
+
+
+def _gathered(
+    ray: Any, pending: dict[Any, Sequence[PlannedRun]], say: Callable[[str], None]
+) -> list[RunResult]:
+    results: list[RunResult] = []
+    told: dict[str, int] = {}
+    while pending:
+        done, _ = ray.wait(list(pending), num_returns=1, timeout=POLL_SECONDS)
+        for reference in done:
+            group = pending.pop(reference)
+            names = ", ".join(planned.directory.name for planned in group)
+            try:
+                results += ray.get(reference)
+            except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, InputError):
+                    raise InputError(str(error.cause)) from error
+                raise
+            except ray.exceptions.RayError as error:
+                raise InputError(
+                    f"{names}: the worker died more than {RETRIES} times; run the command again "
+                    "to go on"
+                ) from error
+            say(f"done: {names}")
+        for group in pending.values():
+            for planned in group:
+                frames = standing(planned).frames
+                if frames > told.get(planned.directory.name, 0):
+                    told[planned.directory.name] = frames
+                    total = planned.settings.total_frames
+                    say(f"{planned.directory.name}: {frames:,}/{total:,} frames a seed")
+    return results
