@@ -41,8 +41,6 @@ TINY = {
     },
     "log": {"every": 3, "checkpoint_every": 6},
 }
-# Programs here are tiny: compiling fast matters more than running fast.
-FAST_COMPILE = "--xla_backend_optimization_level=0"
 
 
 @pytest.fixture(scope="module")
@@ -56,23 +54,16 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "ella", *map(str, words)]
 
 
-def environment(flags: str = FAST_COMPILE) -> dict[str, str]:
-    return {**os.environ, "XLA_FLAGS": flags}
-
-
-def ella(*words: object, flags: str = FAST_COMPILE, **options) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        command(*words), env=environment(flags), capture_output=True, text=True, check=False,
-        **options,
-    )  # fmt: skip
+def ella(*words: object, flags: str = "") -> subprocess.CompletedProcess:
+    env = {**os.environ, "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {flags}"}
+    return subprocess.run(command(*words), env=env, capture_output=True, text=True, check=False)
 
 
 def stop_when(happened, number: int, *words: object) -> subprocess.CompletedProcess:
     """Run, and send a signal as soon as `happened()`."""
     process = subprocess.Popen(
-        command(*words), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
+        command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     while process.poll() is None and not happened():
         time.sleep(0.005)
     process.send_signal(number)
@@ -208,7 +199,7 @@ def test_a_disk_that_takes_no_more_is_one_line(config, tmp_path):
     )  # fmt: skip
     done = subprocess.run(
         ["bash", "-c", 'ulimit -f 12; exec "$@"', "bash", *words],
-        env=environment(), capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
@@ -219,7 +210,7 @@ def test_a_disk_that_takes_no_more_is_one_line(config, tmp_path):
 def test_two_of_four_devices_train_two_seeds_as_one_device_does(whole, config, tmp_path):
     done = ella(
         "train", "goto-small", "--config", config, "--out", tmp_path / "run", "--frames", 192,
-        flags=f"{FAST_COMPILE} --xla_force_host_platform_device_count=4",
+        flags="--xla_force_host_platform_device_count=4",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "2 seeds do not divide over 4 devices: using 2" in done.stderr
