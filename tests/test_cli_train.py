@@ -248,23 +248,24 @@ def test_the_trained_agent_is_filmed(whole, tmp_path):
 @pytest.mark.slow
 def test_bench_measures_the_world_inference_and_each_method():
     done = ella(
-        "bench", "goto-small", "--preset", "small", "--seeds", 2, "--method", "ppo", "rnd",
+        "bench", "goto-small", "--preset", "small", "--seeds", 2, "--method", "ppo", "ride",
         "--iterations", 1, "--repeats", 1, "--json",
         "--ppo.num-envs", 4, "--ppo.rollout-length", 8, "--ppo.bptt-length", 4,
-        "--ppo.minibatch-frames", 16, "--ppo.pool-size", 8, "--ppo.epochs", 1,
+        "--ppo.minibatch-frames", 16, "--ppo.pool-size", 8, "--ppo.epochs", 1, "--ppo.unroll", 1,
+        "--ppo.network.width", 8, "--ppo.network.instruction-width", 8, "--ppo.network.blocks", 1,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert (report["seeds"], report["environments"]) == (2, 4)
     assert "one frame = one step" in report["counting"]
     rates = {rate["what"]: rate for rate in report["rates"]}
-    assert list(rates) == ["environment", "environment+inference", "training ppo", "training rnd"]
+    assert list(rates) == ["environment", "environment+inference", "training ppo", "training ride"]
     assert all(rate["frames"] == 2 * 4 * 8 for rate in rates.values())
     assert rates["training ppo"]["ratio"] == 1
     expected = (
-        rates["training rnd"]["frames_per_second"] / rates["training ppo"]["frames_per_second"]
+        rates["training ride"]["frames_per_second"] / rates["training ppo"]["frames_per_second"]
     )
-    assert rates["training rnd"]["ratio"] == pytest.approx(expected)
+    assert rates["training ride"]["ratio"] == pytest.approx(expected)
 
 
 def test_the_bound_of_the_paper(capsys):

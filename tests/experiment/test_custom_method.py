@@ -15,7 +15,7 @@ from ella.experiment.methods import MethodContext, check_method, register
 from ella.experiment.run import Outcome, train
 from ella.measurement import count_of
 from ella.networks.action_frequency import ActionFrequencyNetworkSettings
-from ella.networks.actor_critic import SMALL_NETWORK
+from ella.networks.actor_critic import NetworkConfig
 from ella.offline.train_action_frequency import ActionFrequencyTrainingSettings
 from ella.ppo.settings import PPOConfig
 from ella.shaping.ride import RideSettings
@@ -28,14 +28,17 @@ TASK = tasks.find("putnext-room")
 SETTINGS = Settings(
     seeds=2,
     ppo=PPOConfig(
-        network=SMALL_NETWORK, num_envs=8, rollout_length=10, bptt_length=5, minibatch_frames=40,
+        network=NetworkConfig(
+            variant="onehot", width=8, instruction_width=8, memory_width=8, head_width=8, blocks=1
+        ),
+        num_envs=8, rollout_length=10, bptt_length=5, minibatch_frames=40,
         epochs=1, pool_size=16, unroll=1,
     ),
     frames=ITERATIONS * 80,
     ride=RideSettings(coefficient=0.3, episodic_counts=True),
     learn=LearnOptions(
         training=ActionFrequencyTrainingSettings(
-            episodes=1024, validation_episodes=128, epochs=2, batch=256,
+            episodes=256, validation_episodes=64, epochs=2, batch=256,
             network=ActionFrequencyNetworkSettings(width=8),
         )
     ),

@@ -20,6 +20,13 @@ from ella.shaping.termination import visible_termination
 from ella.world.tasks import find
 
 TASK = find("goto-room")
+QUICK = replace(
+    SMALL_TRAINING,
+    episodes=1000,
+    network=replace(SMALL_TRAINING.network, width=16, instruction_width=16, head_width=16),
+    max_steps=300,
+    learning_rate=2e-3,
+)
 LANGUAGE = TASK.language
 
 
@@ -57,10 +64,9 @@ def examples_file(tmp_path_factory):
 
 @pytest.mark.slow
 def test_learns_from_a_file_and_is_recalled(examples_file, tmp_path):
-    settings = replace(SMALL_TRAINING, max_steps=300)
     seen = []
     trained = termination_classifier(
-        TASK, settings, examples=examples_file, directory=tmp_path, progress=seen.append
+        TASK, QUICK, examples=examples_file, directory=tmp_path, progress=seen.append
     )
     best = max(progress.accuracy for progress in seen)
     assert trained.record["accuracy"] == pytest.approx(best, abs=1e-6)
@@ -76,7 +82,7 @@ def test_learns_from_a_file_and_is_recalled(examples_file, tmp_path):
     # A second run finds the first one's result and trains no more.
     seen.clear()
     recalled = termination_classifier(
-        TASK, settings, examples=examples_file, directory=tmp_path, progress=seen.append
+        TASK, QUICK, examples=examples_file, directory=tmp_path, progress=seen.append
     )
     assert not seen
     assert recalled.record == trained.record
@@ -85,9 +91,8 @@ def test_learns_from_a_file_and_is_recalled(examples_file, tmp_path):
 
 @pytest.mark.slow
 def test_learns_from_the_expert(tmp_path):
-    settings = replace(SMALL_TRAINING, max_steps=300)
     said = []
-    trained = termination_classifier(TASK, settings, directory=tmp_path, say=said.append)
+    trained = termination_classifier(TASK, QUICK, directory=tmp_path, say=said.append)
     assert any("1000 expert episodes" in line for line in said)
     record = trained.record
     assert record["accuracy"] > 0.85

@@ -41,7 +41,7 @@ OTHER_ROWS = {
                 "2x1 rooms, always locked", ("putnext", "open"), rows=2, cols=1, room_size=6,
                 distractors=4, lock_probability=1.0, max_steps=77,
             ),
-            600,
+            300,
         ),
         (
             TaskSpec(

@@ -110,7 +110,7 @@ CROWDED = TaskSpec(
 @pytest.mark.slow
 def test_crowded_levels_with_a_locked_room_are_solved() -> None:
     env = ella.make(CROWDED)
-    levels = jax.jit(env.generate, static_argnums=1)(jax.random.key(2), 256)
+    levels = jax.jit(env.generate, static_argnums=1)(jax.random.key(2), 64)
     found = jax.device_get(expert.solve(env, levels))
     assert found.success.all(), np.flatnonzero(~found.success)
 

@@ -27,7 +27,7 @@ from ella.world.tasks import TASKS, TaskSpec
 NUM_LEVELS = 300
 OTHER_ROWS = (
     TaskSpec(
-        "3x3", ("goto", "pickup", "open", "putnext"), rows=3, cols=3, room_size=5, distractors=18,
+        "3x3", ("goto", "pickup", "open", "putnext"), rows=3, cols=3, room_size=5, distractors=12,
         lock_probability=0.5, form="and",
     ),
     TaskSpec("1x3", ("pickup",), cols=3, room_size=6, lock_probability=1.0, max_steps=77),
