@@ -11,7 +11,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from ella.errors import InputError
-from ella.experiment import presets, run_directory
+from ella.experiment import hosts, presets, run_directory
 from ella.experiment.config import Settings
 from ella.experiment.methods import check_method
 from ella.experiment.run import Outcome, RunResult, train
@@ -37,6 +37,14 @@ class Arguments:
     """JSON file of settings, like a run's config.json; flags override it."""
     resume: bool = False
     """Go on with the run in --out, with its own settings and where its newest checkpoint stands."""
+    coordinator: str | None = None
+    """Train in several processes, for example one per machine: address and port of the first of
+    them, or auto where Slurm or MPI started them. Each holds whole seeds; --out must be a folder
+    that all of them see."""
+    processes: int | None = None
+    """How many processes train together; not needed with --coordinator auto."""
+    process: int | None = None
+    """Which of them this is, from 0; not needed with --coordinator auto."""
     settings: Annotated[Settings, arg(name="")] = field(default_factory=Settings)
 
 
@@ -62,7 +70,9 @@ def run(arguments: Arguments) -> int:
     """Train, and say how it ended."""
     spec = tasks.find(arguments.task)
     check_method(arguments.settings.method)
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if arguments.coordinator is not None:
+        hosts.join(arguments.coordinator, arguments.processes, arguments.process)
+    console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=not hosts.leads())
     result = train(
         spec,
         arguments.settings,

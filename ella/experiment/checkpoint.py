@@ -55,8 +55,6 @@ class CheckpointStore:
 
     def save(self, state: PyTree, iteration: int) -> Path:
         """Write a checkpoint of `state`, then drop the oldest beyond `keep`."""
-        import orbax.checkpoint as ocp
-
         self.directory.mkdir(parents=True, exist_ok=True)
         self._remove_unfinished()
         unfinished = self.directory / f".unfinished-{iteration}"
@@ -64,7 +62,7 @@ class CheckpointStore:
             name: np.asarray(jax.device_get(leaf)) for name, leaf in named_arrays(state).items()
         }
         _check_space(self.directory, sum(array.nbytes for array in arrays.values()))
-        with ocp.PyTreeCheckpointer() as checkpointer:
+        with _checkpointer() as checkpointer:
             checkpointer.save((unfinished / "state").absolute(), arrays)
         manifest = {
             "format_version": FORMAT_VERSION,
@@ -135,7 +133,7 @@ class CheckpointStore:
                 "version of this program; start a new run"
             )
         try:
-            with ocp.PyTreeCheckpointer() as checkpointer:
+            with _checkpointer() as checkpointer:
                 arrays = checkpointer.restore(
                     (path / "state").absolute(),
                     restore_args={
@@ -149,6 +147,18 @@ class CheckpointStore:
     def _remove_unfinished(self) -> None:
         for path in self.directory.glob(".unfinished-*"):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _checkpointer() -> Any:
+    """Orbax for host arrays, in this process alone even where several train together."""
+    import orbax.checkpoint as ocp
+
+    process = jax.process_index()
+    alone = ocp.options.MultiprocessingOptions(
+        primary_host=process, active_processes={process}, barrier_sync_key_prefix=f"alone-{process}"
+    )
+    handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
+    return ocp.Checkpointer(handler, multiprocessing_options=alone)
 
 
 def named_arrays(tree: PyTree) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from ella.experiment.config import Settings
 from ella.experiment.run_directory import POLICIES, spec_of
 from ella.experiment.settings_file import read_table, to_json, updated
 from ella.networks.actor_critic import ActorCritic, NetworkConfig, RunningStatistics
-from ella.ppo.iteration import TrainState
 from ella.world.grammar import VOCABULARY
 from ella.world.tasks import TaskSpec
 
@@ -39,14 +38,20 @@ class Policy:
 
 
 def export_policies(
-    spec: TaskSpec, settings: Settings, states: TrainState, directory: Path, *, frames: int
+    spec: TaskSpec,
+    settings: Settings,
+    networks: ActorCritic,
+    statistics: RunningStatistics,
+    directory: Path,
+    *,
+    frames: int,
 ) -> None:
-    """Write the policy of every seed; `states` has the seed axis."""
+    """Write the policy of every seed; the networks and statistics lie on the host and have the
+    seed axis."""
     directory.mkdir(parents=True, exist_ok=True)
-    parts = jax.device_get((states.network, states.statistics))
     for index, seed in enumerate(settings.seed_numbers):
-        network, statistics = jax.tree.map(lambda leaf, i=index: leaf[i], parts)
-        policy = Policy(spec, network, statistics, seed, frames)
+        network, moments = jax.tree.map(lambda leaf, i=index: leaf[i], (networks, statistics))
+        policy = Policy(spec, network, moments, seed, frames)
         save_policy(policy, directory / f"seed-{seed}")
 
 

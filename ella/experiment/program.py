@@ -67,7 +67,7 @@ class SeedProgram:
 
     def place(self, states: States) -> States:
         """Host arrays on the devices."""
-        return jax.device_put(states, self._per_seed)
+        return jax.tree.map(partial(_placed, self._per_seed), states)
 
     def prepare(self, states: States) -> tuple[tuple[str, ...], ...]:
         """Trace the program for train states of this shape; the names of the measurements of every
@@ -128,6 +128,13 @@ class SeedProgram:
             out_specs=per_seed,
             check_vma=False,
         )
+
+
+def _placed(sharding: NamedSharding, leaf: Any) -> jax.Array:
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        numbers = np.asarray(jax.random.key_data(leaf))
+        return jax.random.wrap_key_data(jax.device_put(numbers, sharding))
+    return jax.device_put(np.asarray(leaf), sharding)
 
 
 def training_key(seed: jax.Array) -> PRNGKeyArray:

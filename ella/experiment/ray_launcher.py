@@ -1,5 +1,6 @@
 """Training many runs on a Ray cluster: one task per program, resumed elsewhere if a worker dies."""
 
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from ella.experiment.run import PlannedRun, RunResult, train_together
 RETRIES = 3
 """How often a program is begun again where its newest checkpoint stands after its worker died."""
 POLL_SECONDS = 5.0
+CONNECT_SECONDS = 5.0
 
 
 def train_on_ray(
@@ -32,6 +34,7 @@ def train_on_ray(
     except ImportError as error:
         raise InputError("the Ray launcher needs ray: pip install 'ella[ray]'") from error
 
+    _check_reachable(address)
     try:
         ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -55,6 +58,17 @@ def train_on_ray(
         return _gathered(ray, pending, say)
     finally:
         ray.shutdown()
+
+
+def _check_reachable(address: str | None) -> None:
+    """Refuse at once an address where nothing listens: Ray itself tries for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise InputError(f"no Ray cluster at {address}: {error.strerror or error}") from error
 
 
 def _train_group(group: Sequence[PlannedRun], command: Sequence[str]) -> list[RunResult]:

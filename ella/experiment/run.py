@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from ella.errors import InputError
-from ella.experiment import run_directory
+from ella.experiment import hosts, run_directory
 from ella.experiment.checkpoint import CheckpointStore, fingerprint
 from ella.experiment.config import Settings
 from ella.experiment.export import export_policies
@@ -109,7 +109,7 @@ def train_together(
             raise InputError("logging to Weights & Biases needs wandb: pip install 'ella[wandb]'")
         if resume:
             _check_same_run(planned)
-    for planned in group:
+    for planned in group if hosts.leads() else ():
         run_directory.claim(
             planned.directory,
             planned.spec,
@@ -119,7 +119,7 @@ def train_together(
             together_with=[other.directory.name for other in group if other is not planned],
         )
     with ExitStack() as held, _stop_signals() as stop:
-        for planned in group:
+        for planned in group if hosts.leads() else ():
             held.enter_context(run_directory.lock(planned.directory))
         shapers = [
             run_shaper(planned.directory, planned.spec, planned.settings, say=say)
@@ -170,10 +170,11 @@ def run_shaper(
         directory / run_directory.SHAPER, fingerprint(identity(spec, settings)), keep=1
     )
     found = store.restore_newest(arrays, on_damage=say)
-    if found is None:
+    if found is not None:
+        arrays = jax.tree.map(jnp.asarray, found.state)
+    elif hosts.leads():
         _save(store, arrays, 0)
-        return built
-    return eqx.combine(jax.tree.map(jnp.asarray, found.state), static)
+    return eqx.combine(hosts.from_leader(arrays), static)
 
 
 def make_program(
@@ -189,6 +190,12 @@ def make_program(
         raise InputError(f"devices is {settings.devices}, but there are {len(devices)}")
     devices = devices[: settings.devices or None]
     mesh = seed_mesh([one.seeds for one in group], devices)
+    used = {device.process_index for device in mesh.devices.flat}
+    if len(used) < jax.process_count():
+        raise InputError(
+            f"{settings.seeds} seeds do not divide over the {len(devices)} devices of "
+            f"{jax.process_count()} processes; choose a multiple"
+        )
     if mesh.size < len(devices):
         counts = " and ".join(str(one.seeds) for one in group)
         say(f"{counts} seeds do not divide over {len(devices)} devices: using {mesh.size}")
@@ -245,7 +252,7 @@ class _Member:
         self.planned = planned
         self.store = store_of(planned)
         self.metrics = MetricsFile(planned.directory, names, planned.settings.seed_numbers)
-        self.seconds = self.metrics.start(iteration)
+        self.seconds = self.metrics.start(iteration) if hosts.leads() else 0.0
         self.saved = iteration
         self.last: LogLine | None = None
         self.diverged_at: int | None = None
@@ -253,7 +260,9 @@ class _Member:
         self.logs: list[AbstractLogSink] = []
 
     def open_logs(self, sinks: Sinks) -> None:
-        """Begin to log."""
+        """Begin to log, where this process does."""
+        if not hosts.leads():
+            return
         planned, log = self.planned, self.planned.settings.log
         if log.tensorboard:
             self.logs.append(TensorBoardLog(planned.directory, planned.settings.seed_numbers))
@@ -266,14 +275,17 @@ class _Member:
 
     def write(self, line: LogLine) -> None:
         """Log a line."""
-        self.metrics.append(line)
+        if hosts.leads():
+            self.metrics.append(line)
         for log in self.logs:
             log.write(line)
         self.last = line
 
     def save(self, states: PyTree, iteration: int) -> None:
         """Write a checkpoint."""
-        _save(self.store, states, iteration)
+        states = hosts.fetched(states)
+        if hosts.leads():
+            _save(self.store, states, iteration)
         self.saved = iteration
 
     def result(self, outcome: Outcome, iteration: int) -> RunResult:
@@ -302,7 +314,7 @@ class _Training:
             if iteration:
                 self.say(f"resuming at {self._frames(iteration):,} frames a seed")
             # Only now is it certain that the settings belong to these runs.
-            for planned in self.group:
+            for planned in self.group if hosts.leads() else ():
                 run_directory.write_config(planned.directory, planned.spec, planned.settings)
         names = self.program.prepare(states)
         members = [
@@ -322,10 +334,13 @@ class _Training:
                     log.close()
         results = [member.result(outcome, iteration) for member in members]
         for planned, trained, result in zip(self.group, states, results, strict=True):
-            if result.outcome != Outcome.DIVERGED:
+            if result.outcome == Outcome.DIVERGED:
+                continue
+            parts = hosts.fetched((trained.network, trained.statistics))
+            if hosts.leads():
                 policies = planned.directory / run_directory.POLICIES
                 frames = result.frames
-                export_policies(planned.spec, planned.settings, trained, policies, frames=frames)
+                export_policies(planned.spec, planned.settings, *parts, policies, frames=frames)
         return results
 
     def _restored(self, states: States) -> tuple[States, int]:
@@ -356,13 +371,13 @@ class _Training:
             count = min(settings.log.every, settings.iterations - iteration)
             began = time.perf_counter()
             states, measured = self.program.advance(states, iteration, count)
-            jax.block_until_ready(measured)
+            measured = hosts.fetched(measured)
             elapsed = time.perf_counter() - began
             self._log(members, measured, iteration, count, elapsed)
             if all(member.diverged_at is not None for member in members):
                 return states, iteration, Outcome.DIVERGED
             iteration += count
-            finished, stopping = iteration >= settings.iterations, stop()
+            finished, stopping = iteration >= settings.iterations, hosts.any_process(stop())
             for member, trained in zip(members, states, strict=True):
                 due = iteration - member.saved >= settings.log.checkpoint_every
                 if member.diverged_at is None and (finished or stopping or due):

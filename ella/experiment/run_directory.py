@@ -11,6 +11,7 @@ shaper/         the networks a shaper learned offline, where it has any
 
 import fcntl
 import json
+import os
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ CIRCUMSTANCES_FILE = "run.json"
 CHECKPOINTS = "checkpoints"
 POLICIES = "policies"
 SHAPER = "shaper"
+LOCK_FILE = ".lock"
 
 
 def claim(
@@ -106,12 +108,17 @@ def spec_of(table: Any, *, where: str) -> TaskSpec:
 
 @contextmanager
 def lock(directory: Path) -> Iterator[None]:
-    """Hold the directory, so that two runs never write to it at once."""
-    with (directory / ".lock").open("w") as file:
+    """Hold the directory, so that two runs never write to it at once. The file names the holder."""
+    with (directory / LOCK_FILE).open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise InputError(f"another process is training in {directory}") from error
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise InputError(f"{holder} is training in {directory}") from error
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}\n")
+        file.flush()
         yield
 
 

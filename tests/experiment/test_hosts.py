@@ -1,0 +1,88 @@
+"""One run in two processes, as on two machines."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_runs import tiny_run, values
+
+from ella.cli import main
+from ella.experiment.run import train_together
+from ella.experiment.settings_file import to_json
+
+ITERATIONS = 30
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def two_processes(*words: object) -> list[subprocess.Popen]:
+    port = free_port()
+    return [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "ella", "train", *map(str, words)),
+                *("--coordinator", f"127.0.0.1:{port}", "--processes", "2"),
+                *("--process", str(process)),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ,
+        )
+        for process in range(2)
+    ]
+
+
+def ended(processes: list[subprocess.Popen]) -> list[str]:
+    """What the processes said; their statuses are left in them."""
+    return [process.communicate(timeout=300)[1] for process in processes]
+
+
+@pytest.mark.slow
+def test_two_processes_train_stop_together_and_go_on(tmp_path: Path) -> None:
+    planned = tiny_run(tmp_path / "here", iterations=ITERATIONS)
+    (tmp_path / "tiny.json").write_text(json.dumps(to_json(planned.settings)))
+    out = tmp_path / "both"
+
+    begun = two_processes("goto-small", "--config", tmp_path / "tiny.json", "--out", out)
+    while begun[1].poll() is None and not list((out / "checkpoints").glob("0*")):
+        time.sleep(0.01)
+    begun[1].send_signal(signal.SIGINT)
+    said = ended(begun)
+    assert [process.returncode for process in begun] == [130, 130], said
+    assert "interrupted" in said[0]
+    assert len(values(out)["seed"]) < 2 * ITERATIONS / 3
+
+    resumed = two_processes("--resume", "--out", out)
+    said = ended(resumed)
+    assert [process.returncode for process in resumed] == [0, 0], said
+    assert sorted(path.name for path in (out / "policies").glob("*.safetensors")) == [
+        "seed-0.safetensors",
+        "seed-1.safetensors",
+    ]
+
+    train_together([planned])
+    together, alone = values(out), values(planned.directory)
+    for name in ("seed", "iteration", "frames"):
+        np.testing.assert_array_equal(together[name], alone[name])
+    # Rounding may differ, so compare before one differing action could grow into many.
+    for name in ("loss", "entropy", "success_rate"):
+        np.testing.assert_allclose(together[name][:2], alone[name][:2], rtol=1e-3)
+
+
+def test_an_address_without_numbers_is_one_line(tmp_path: Path, capsys) -> None:
+    words = ["train", "goto-small", "--out", str(tmp_path / "run"), "--coordinator", "127.0.0.1:1"]
+    assert main(words) == 2
+    assert "cannot join the processes" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
