@@ -110,8 +110,19 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             ),
         ),
         "baselines": Figure(
-            "Every method of the paper on one task",
-            _crossed(("putnext-room",), ("ppo", "learn", "ella", "ride")),
+            "Every method of the paper on one task, RIDE with the coefficients it is tuned within",
+            (
+                *_crossed(("putnext-room",), ("ppo", "learn", "ella", "ride")),
+                *(
+                    Row(
+                        "putnext-room",
+                        "ride",
+                        f"coefficient{coefficient:g}",
+                        {"ride": {"coefficient": coefficient}},
+                    )
+                    for coefficient in (0.5, 1.0)
+                ),
+            ),
         ),
     }
 )

@@ -14,9 +14,9 @@ from jaxtyping import PRNGKeyArray
 from ella.networks.termination import Precision, prepare
 from ella.offline import cache
 from ella.offline.termination_examples import (
-    TerminationExamples,
     digest_of,
     expert_split,
+    joined,
     read_examples,
     split_examples,
 )
@@ -24,6 +24,7 @@ from ella.offline.train_termination import (
     Progress,
     TerminationModel,
     TerminationTrainingSettings,
+    assess,
     empty_model,
     middle,
     share,
@@ -85,17 +86,30 @@ def termination_classifier(
     if examples is not None:
         configuration["examples"] = digest_of(examples)
 
-    def data() -> tuple[TerminationExamples, TerminationExamples]:
+    def compute() -> tuple[TerminationModel, dict[str, Any]]:
         if examples is not None:
             found = read_examples(examples, task.language)
-            return split_examples(found, HELD_OUT_SHARE, settings.seed)
-        say(f"collecting {settings.episodes} expert episodes of {task.name}")
-        return expert_split(task, settings.episodes, settings.validation_episodes, settings.seed)
-
-    def compute() -> tuple[TerminationModel, dict[str, Any]]:
-        training, validation = data()
+            training, validation = split_examples(found, HELD_OUT_SHARE, settings.seed)
+            layouts = {}
+        else:
+            say(f"collecting {settings.episodes} expert episodes of {task.name}")
+            split = expert_split(
+                task,
+                settings.episodes,
+                settings.validation_episodes,
+                settings.locked_share,
+                settings.seed,
+            )
+            training, layouts = split.training, {"as_the_task": split.held_out}
+            if split.held_out_locked is not None:
+                layouts["locked_room"] = split.held_out_locked
+            validation = joined(*layouts.values())
         say(f"training the termination classifier of {task.name}")
-        return train_termination(task.language, training, validation, settings, progress)
+        model, record = train_termination(task.language, training, validation, settings, progress)
+        record["layouts"] = {
+            name: assess(model, task.language, part) for name, part in layouts.items()
+        }
+        return model, record
 
     model, record = cache.cached(
         directory or cache.default_directory(),

@@ -5,7 +5,7 @@ The file format is described in docs/offline.md.
 
 import hashlib
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax
@@ -165,12 +165,59 @@ def _instruction_ids(path: Path, texts: np.ndarray, language: Language) -> np.nd
     return np.array([known[text] for text in texts.tolist()], np.int32)
 
 
+def with_locked_room(spec: TaskSpec) -> TaskSpec | None:
+    """The same task with a locked room in every level; None for a task without doors."""
+    if spec.num_doors == 0:
+        return None
+    return replace(spec, lock_probability=1.0, implicit_unlock=True)
+
+
+def joined(*parts: TerminationExamples) -> TerminationExamples:
+    """Examples of several sources, one after the other."""
+    return TerminationExamples(
+        done_images=np.concatenate([part.done_images for part in parts]),
+        done_ids=np.concatenate([part.done_ids for part in parts]),
+        undone_images=np.concatenate([part.undone_images for part in parts]),
+        undone_ids=np.concatenate([part.undone_ids for part in parts]),
+        exclusive=all(part.exclusive for part in parts),
+    )
+
+
+@dataclass(frozen=True)
+class ExpertExamples:
+    """From separate expert episodes."""
+
+    training: TerminationExamples
+    held_out: TerminationExamples
+    """Of the task itself."""
+    held_out_locked: TerminationExamples | None
+    """Of the task with a locked room; None for a task without doors."""
+
+
 def expert_split(
-    spec: TaskSpec, num_episodes: int, num_validation: int, seed: int
-) -> tuple[TerminationExamples, TerminationExamples]:
-    """(training, validation) examples from separate expert episodes."""
-    training_key, validation_key = jax.random.split(jax.random.key(seed))
-    return (
-        expert_examples(spec, num_episodes, key=training_key),
-        expert_examples(spec, num_validation, key=validation_key),
+    spec: TaskSpec, num_episodes: int, num_validation: int, locked_share: float, seed: int
+) -> ExpertExamples:
+    """Examples to learn from and as many to validate with, of either layout.
+
+    Where the task has doors but never locks one, `locked_share` of the episodes to learn from are
+    of the task with a locked room.
+    """
+    keys = jax.random.split(jax.random.key(seed), 4)
+    locked = with_locked_room(spec)
+    num_locked = round(locked_share * num_episodes) if spec.lock_probability == 0 else 0
+    if locked is None or num_locked == 0:
+        training = expert_examples(spec, num_episodes, key=keys[0])
+    elif num_locked == num_episodes:
+        training = expert_examples(locked, num_episodes, key=keys[2])
+    else:
+        training = joined(
+            expert_examples(spec, num_episodes - num_locked, key=keys[0]),
+            expert_examples(locked, num_locked, key=keys[2]),
+        )
+    return ExpertExamples(
+        training=training,
+        held_out=expert_examples(spec, num_validation, key=keys[1]),
+        held_out_locked=(
+            None if locked is None else expert_examples(locked, num_validation, key=keys[3])
+        ),
     )

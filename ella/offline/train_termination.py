@@ -36,7 +36,10 @@ class TerminationTrainingSettings:
     episodes: int = 15_000
     """Expert episodes to learn from."""
     validation_episodes: int = 200
-    """Expert episodes held out; they choose the best iteration."""
+    """Expert episodes held out, of either layout; they choose the best iteration."""
+    locked_share: float = 0.25
+    """Share of the expert episodes that have a locked room, where the task has doors but never
+    locks one; 0 as in the released code, whose classifier meets locked doors only in use."""
     seed: int = 0
     """Of the episodes, the network and the batches."""
     network: TerminationNetworkSettings = field(default_factory=TerminationNetworkSettings)
@@ -68,6 +71,8 @@ class TerminationTrainingSettings:
             raise InputError(f"termination batch must be at least 4, not {self.batch}")
         if self.learning_rate <= 0:
             raise InputError("termination learning_rate must be positive")
+        if not 0 <= self.locked_share <= 1:
+            raise InputError("termination locked_share must lie between 0 and 1")
 
     def steps(self, num_done: int) -> int:
         """Steps on data with that many positive examples."""

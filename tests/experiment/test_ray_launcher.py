@@ -16,7 +16,7 @@ from ella.experiment.ray_launcher import train_on_ray
 from ella.experiment.run import Outcome, train_together
 from ella.experiment.run_directory import LOCK_FILE
 
-ITERATIONS = 60
+ITERATIONS = 30
 
 
 def kill_once_saved(directory: Path, killed: list[int]) -> None:

@@ -1,0 +1,104 @@
+"""`ella reproduce`: the tables of runs, what is done, and a small figure from start to end."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ella.cli import main
+from ella.experiment import rates
+from ella.experiment.launch import groups_of
+from ella.experiment.reproduction import FIGURES, HIGH_LEVEL, SCALES, planned_runs
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_figure_is_a_table_of_runs_with_directories_of_their_own(scale, tmp_path):
+    everything = planned_runs("all", scale, tmp_path)
+    assert len({run.directory for run in everything}) == len(everything)
+    for figure in FIGURES:
+        assert {run.directory for run in planned_runs(figure, scale, tmp_path)} <= {
+            run.directory for run in everything
+        }
+    main_runs = planned_runs("main", scale, tmp_path)
+    assert [(run.spec.name, run.settings.method) for run in main_runs] == [
+        (task, method) for task in HIGH_LEVEL for method in ("ppo", "learn", "ella")
+    ]
+
+
+def test_rows_change_what_their_figure_is_about(tmp_path):
+    bonuses = [run.settings.ella.bonus for run in planned_runs("lambda", "paper", tmp_path)]
+    assert bonuses == [None, 0.015, 0.05, None, 1.0, 5.0]
+    budgets = {
+        run.settings.ella.termination.episodes
+        for run in planned_runs("termination-budget", "paper", tmp_path)
+    }
+    assert budgets == {15_000, 2000, 500, 100}
+
+
+def test_runs_of_one_task_share_a_program(tmp_path):
+    groups = groups_of(planned_runs("main", "short", tmp_path))
+    assert [{run.spec.name for run in group} for group in groups] == [{task} for task in HIGH_LEVEL]
+
+
+def test_the_list_tells_frames_and_time_at_the_measured_rate(tmp_path, capsys):
+    for group in groups_of(planned_runs("ride", "paper", tmp_path / "paper")):
+        rates.remember_rate(group, 500_000.0)
+    words = ["reproduce", "ride", "--scale", "paper", "--out", str(tmp_path), "--json"]
+    assert main(words) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert len(listed["runs"]) == 8
+    frames = sum(run["frames"] * run["seeds"] for run in listed["runs"])
+    assert listed["seconds"] == pytest.approx(frames / 500_000)
+    assert main([*words[:-1], "--list"]) == 0
+    assert "about 70 min on this device" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["mian"], "unknown figure 'mian'"),
+        ([], "name a figure"),
+        (["main", "--scale", "huge"], "unknown scale 'huge'"),
+        (["main", "--tasks", "goto-room"], "unknown task of the paper's figures 'goto-room'"),
+        (["relevance", "--methods", "ride"], "has no run of ride"),
+        (["main", "--together", "0"], "together must be at least 1"),
+    ],
+)
+def test_a_wrong_word_is_one_line(words, complaint, tmp_path, capsys):
+    assert main(["reproduce", *words, "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert complaint in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_figure_is_trained_drawn_and_not_trained_again(tmp_path: Path, capsys):
+    words = [
+        *("reproduce", "ride", "--scale", "smoke", "--out", str(tmp_path / "out")),
+        *("--tasks", "unlock-maze", "--methods", "ppo"),
+    ]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert "program 1 of 1: unlock-maze-ppo" in said.err
+    page = tmp_path / "out" / "smoke" / "figures" / "ride" / "index.html"
+    assert "unlock-maze-ppo" in page.read_text()
+    metrics = tmp_path / "out" / "smoke" / "unlock-maze-ppo" / "metrics.csv"
+    trained = metrics.read_text()
+
+    assert main(words) == 0
+    assert "1 of 1 runs are done already" in capsys.readouterr().err
+    assert metrics.read_text() == trained
+    assert main([*words, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [run["done"] for run in listed["runs"]] == [1.0]
+    assert listed["seconds"] == 0
+    assert (
+        rates.known_rate(planned_runs("ride", "smoke", tmp_path, only_tasks=["unlock-maze"])[:1])
+        is not None
+    )

@@ -1,0 +1,117 @@
+"""ELLA as a user runs it: the offline stage, training with it in a sum, and explaining."""
+
+import json
+
+import pytest
+
+from ella.cli import main
+from ella.experiment.metrics import read_rows
+
+CLASSIFIER = {
+    "episodes": 64,
+    "validation_episodes": 32,
+    "batch": 32,
+    "max_steps": 20,
+    "evaluate_every": 10,
+    "network": {"variant": "onehot", "width": 8, "instruction_width": 8, "head_width": 8},
+}
+SETTINGS = {
+    "seeds": 2,
+    "frames": 4 * 80,
+    "ppo": {
+        "network": {
+            "variant": "onehot", "width": 8, "instruction_width": 8, "memory_width": 8,
+            "head_width": 8, "blocks": 1,
+        },
+        "num_envs": 8, "rollout_length": 10, "bptt_length": 5, "minibatch_frames": 40,
+        "epochs": 1, "pool_size": 16, "unroll": 1,
+    },
+    "ella": {
+        "bonus": 0.1,
+        "termination": CLASSIFIER,
+        "relevance": {"update_every": 2, "initial_instructions": 4, "max_initial_rounds": 1},
+    },
+    "learn": {
+        "training": {
+            "episodes": 64, "validation_episodes": 32, "epochs": 1, "batch": 32,
+            "network": {"width": 8},
+        }
+    },
+    "ride": {"coefficient": 0.05},
+    "log": {"every": 2, "tensorboard": False},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("ella")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, folder):
+    monkeypatch.setenv("ELLA_CACHE", str(folder / "cache"))
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    """A run with three methods in a sum, its classifiers trained on the way."""
+    (folder / "settings.json").write_text(json.dumps(SETTINGS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ELLA_CACHE", str(folder / "cache"))
+        status = main(
+            [
+                *("train", "unlock-maze", "--method", "ella+ride+learn"),
+                *("--config", str(folder / "settings.json"), "--out", str(folder / "run")),
+            ]
+        )
+    assert status == 0
+    return folder / "run"
+
+
+@pytest.mark.slow
+def test_a_sum_of_methods_measures_each_part(trained):
+    row = read_rows(trained)[-1]
+    for name in (
+        *("bonus_per_episode", "low_level_completions", "decomposition_size", "instructions_seen"),
+        *("ride_bonus", "ride_inverse_accuracy", "learn_bonus", "learn_potential"),
+    ):
+        assert name in row
+    assert float(row["ride_bonus"]) > 0
+
+
+@pytest.mark.slow
+def test_the_offline_stage_is_recalled_by_name_of_either_task(trained, folder, capsys):
+    files = sorted((folder / "cache").iterdir())
+    words = [
+        *("--episodes", "64", "--validation-episodes", "32", "--batch", "32"),
+        *("--max-steps", "20", "--evaluate-every", "10", "--network.variant", "onehot"),
+        *("--network.width", "8", "--network.instruction-width", "8", "--network.head-width", "8"),
+    ]
+    for task in ("unlock-maze", "pick-maze"):
+        assert main(["offline", task, *words, "--json"]) == 0
+        said = capsys.readouterr()
+        record = json.loads(said.out)
+        assert record["task"] == "pick-maze"
+        assert 0 <= record["accuracy"] <= 1
+        assert record["kinds"].keys() == {"pickup"}
+        assert "step" not in said.err
+    assert sorted((folder / "cache").iterdir()) == files
+
+
+@pytest.mark.slow
+def test_a_run_explains_itself(trained, tmp_path, capsys):
+    picture = tmp_path / "map.png"
+    words = ["explain", str(trained), "open the red door"]
+    assert main([*words, "--json", "--heatmap", str(picture)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["instruction"] == "open the red door"
+    judged = {judgement["text"]: judgement for judgement in found["judgements"]}
+    assert len(judged) == 36
+    assert judged["pick up the red key"]["oracle"]
+    assert not judged["pick up the blue ball"]["oracle"]
+    assert all(0 <= judgement["probability"] <= 1 for judgement in judged.values())
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main(words) == 0
+    assert "pick up" in capsys.readouterr().out
+    assert main(["explain", str(trained), "go to the moon"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
