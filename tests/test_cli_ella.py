@@ -1,11 +1,14 @@
 """ELLA as a user runs it: the offline stage, training with it in a sum, and explaining."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from ella.cli import main
+from ella.experiment.methods import build_shaper
 from ella.experiment.metrics import read_rows
+from ella.experiment.run_directory import read_run
 
 CLASSIFIER = {
     "episodes": 64,
@@ -115,3 +118,15 @@ def test_a_run_explains_itself(trained, tmp_path, capsys):
     assert "pick up" in capsys.readouterr().out
     assert main(["explain", str(trained), "go to the moon"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_bonus_beyond_the_bound_is_warned_of(trained):
+    spec, settings = read_run(trained)
+    said: list[str] = []
+    build_shaper(spec, replace(settings, method="ella"), say=said.append)
+    assert any("the bonus 0.1 exceeds" in line for line in said)
+    modest = replace(settings, method="ella", ella=replace(settings.ella, bonus=1e-4))
+    said.clear()
+    build_shaper(spec, modest, say=said.append)
+    assert not any("exceeds" in line for line in said)
