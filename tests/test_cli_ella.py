@@ -102,7 +102,9 @@ def test_the_offline_stage_is_recalled_by_name_of_either_task(trained, folder, c
 
 
 @pytest.mark.slow
-def test_a_run_explains_itself(trained, tmp_path, capsys):
+def test_a_run_explains_itself(trained, tmp_path, capsys, monkeypatch):
+    # As on another machine: the run brings its classifiers along.
+    monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "empty"))
     picture = tmp_path / "map.png"
     words = ["explain", str(trained), "open the red door"]
     assert main([*words, "--json", "--heatmap", str(picture)]) == 0
@@ -116,6 +118,7 @@ def test_a_run_explains_itself(trained, tmp_path, capsys):
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert main(words) == 0
     assert "pick up" in capsys.readouterr().out
+    assert not (tmp_path / "empty").exists()
     assert main(["explain", str(trained), "go to the moon"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
+import jax
+
 from ella.errors import InputError, unknown_name
 from ella.experiment.config import Settings
-from ella.offline.termination import termination_classifier
-from ella.offline.train_action_frequency import action_frequency_classifier
+from ella.offline.termination import termination_classifier, untrained_termination
+from ella.offline.train_action_frequency import action_frequency_classifier, empty_model
 from ella.offline.train_termination import Progress
 from ella.shaping.bound import largest_bonus
 from ella.shaping.ella import ELLA, EllaSettings
@@ -33,6 +35,9 @@ class MethodContext:
     settings: Settings
     say: Callable[[str], None]
     """Takes remarks, for example that an offline stage is under way."""
+    trained: bool = True
+    """Off where weights will be put in the place of the shaper's own, those of a run that is
+    restored: no offline stage is needed then."""
 
 
 Builder = Callable[[MethodContext], AbstractRewardShaper]
@@ -86,12 +91,16 @@ def _ella_with(context: MethodContext, relevance: AbstractRelevance) -> Abstract
                 f"{progress.accuracy:.2%}, best {progress.best:.2%}"
             )
 
-    termination = termination_classifier(
-        low_level,
-        settings.ella.termination,
-        examples=settings.ella.examples,
-        say=context.say,
-        progress=tell,
+    termination = (
+        termination_classifier(
+            low_level,
+            settings.ella.termination,
+            examples=settings.ella.examples,
+            say=context.say,
+            progress=tell,
+        )
+        if context.trained
+        else untrained_termination(low_level, settings.ella.termination)
     )
     return ELLA(
         termination=termination.prepared(settings.ppo.network.compute_dtype),
@@ -114,15 +123,16 @@ def ella_bonus(task: TaskSpec, settings: Settings) -> float:
 
 
 def _learn(context: MethodContext) -> AbstractRewardShaper:
-    settings = context.settings
-    trained = action_frequency_classifier(
-        low_level_of(context.task), settings.learn.training, say=context.say
-    )
+    settings, low_level = context.settings, low_level_of(context.task)
+    shaping = LearnSettings(settings.learn.coefficient, settings.ppo.discount)
+    if not context.trained:
+        return LEARN(empty_model(settings.learn.training.network, key=jax.random.key(0)), shaping)
+    trained = action_frequency_classifier(low_level, settings.learn.training, say=context.say)
     context.say(
         f"action frequency classifier of {trained.task.name}: "
         f"{trained.record['accuracy']:.1%} accuracy on held-out episodes"
     )
-    return LEARN(trained.model, LearnSettings(settings.learn.coefficient, settings.ppo.discount))
+    return LEARN(trained.model, shaping)
 
 
 def _ride(context: MethodContext) -> AbstractRewardShaper:
@@ -174,9 +184,14 @@ def check_method(method: str) -> tuple[str, ...]:
 
 
 def build_shaper(
-    task: TaskSpec, settings: Settings, *, say: Callable[[str], None] = lambda line: None
+    task: TaskSpec,
+    settings: Settings,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+    trained: bool = True,
 ) -> AbstractRewardShaper:
-    """The shaper of the settings' method, its offline stage run or taken from the cache."""
-    context = MethodContext(task, settings, say)
+    """The shaper of the settings' method, its offline stage run or taken from the cache; or, not
+    `trained`, one of the same shape whose weights are yet to be put in."""
+    context = MethodContext(task, settings, say, trained)
     parts = {name: METHODS[name](context) for name in check_method(settings.method)}
     return next(iter(parts.values())) if len(parts) == 1 else Sum(parts)

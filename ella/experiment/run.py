@@ -161,19 +161,20 @@ def run_shaper(
     say: Callable[[str], None] = lambda line: None,
 ) -> AbstractRewardShaper:
     """The shaper of the run in `directory`. Its arrays are kept there once it is first built, so
-    that a run resumed on another machine goes on with the very same offline networks."""
-    built = build_shaper(spec, settings, say=say)
-    arrays, static = eqx.partition(built, eqx.is_array)
-    if not jax.tree.leaves(arrays):
-        return built
+    that a run goes on with the very same offline networks, on another machine too."""
     store = CheckpointStore(
         directory / run_directory.SHAPER, fingerprint(identity(spec, settings)), keep=1
     )
-    found = store.restore_newest(arrays, on_damage=say)
-    if found is not None:
-        arrays = jax.tree.map(jnp.asarray, found.state)
-    elif hosts.leads():
-        _save(store, arrays, 0)
+    if store.paths():
+        template = build_shaper(spec, settings, trained=False)
+        arrays, static = eqx.partition(template, eqx.is_array)
+        found = store.restore_newest(arrays, on_damage=say)
+        if found is not None:
+            arrays = jax.tree.map(jnp.asarray, found.state)
+    else:
+        arrays, static = eqx.partition(build_shaper(spec, settings, say=say), eqx.is_array)
+        if jax.tree.leaves(arrays) and hosts.leads():
+            _save(store, arrays, 0)
     return eqx.combine(hosts.from_leader(arrays), static)
 
 

@@ -122,6 +122,13 @@ def termination_classifier(
     return TrainedTermination(task, model, record)
 
 
+def untrained_termination(
+    task: TaskSpec, settings: TerminationTrainingSettings
+) -> TrainedTermination:
+    """A classifier of the same shape as the trained one, to put weights into."""
+    return TrainedTermination(task, empty_model(settings.network, key=jax.random.key(0)), {})
+
+
 def assess_on_task(
     trained: TrainedTermination, task: TaskSpec, num_episodes: int = 256, *, key: PRNGKeyArray
 ) -> dict[str, Any]:

@@ -33,28 +33,35 @@ class Allowance(AbstractRewardShaper):
         return state, {}
 
 
-@pytest.fixture(autouse=True)
-def toy_methods(monkeypatch):
-    known = {
-        **methods.METHODS,
-        "allowance": lambda context: Allowance(10**6),
-        "ruin": lambda context: Allowance(6),
-    }
-    monkeypatch.setattr(methods, "METHODS", known)
+TOYS = {"allowance": lambda context: Allowance(10**6), "ruin": lambda context: Allowance(6)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def toy_methods():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(methods, "METHODS", {**methods.METHODS, **TOYS})
+        yield
 
 
 @pytest.fixture(scope="module")
-def together(tmp_path_factory):
-    """Two methods, trained as one program."""
+def trained(tmp_path_factory, toy_methods):
+    """Three methods trained as one program, the last of which ruins its run: (runs, results,
+    remarks)."""
     folder = tmp_path_factory.mktemp("together")
-    group = [tiny_run(folder / "plain"), tiny_run(folder / "paid", method="allowance", seeds=1)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            methods, "METHODS", {**methods.METHODS, "allowance": lambda context: Allowance(10**6)}
-        )
-        results = train_together(group)
-    assert [result.outcome for result in results] == [Outcome.FINISHED] * 2
-    return group
+    group = [
+        tiny_run(folder / "plain"),
+        tiny_run(folder / "paid", method="allowance", seeds=1),
+        tiny_run(folder / "ruined", method="ruin", seeds=1),
+    ]
+    said: list[str] = []
+    results = train_together(group, say=said.append)
+    return group, results, said
+
+
+@pytest.fixture(scope="module")
+def together(trained):
+    """The two that went well."""
+    return trained[0][:2]
 
 
 @pytest.mark.slow
@@ -70,7 +77,7 @@ def test_each_run_is_as_if_trained_alone(together, tmp_path):
             np.testing.assert_allclose(shared[name][:rows], separate[name][:rows], rtol=1e-3)
     assert values(together[1].directory)["bonus"].mean() == 0.5
     circumstances = json.loads((together[0].directory / "run.json").read_text())
-    assert circumstances["trained_together_with"] == ["paid"]
+    assert circumstances["trained_together_with"] == ["paid", "ruined"]
 
 
 @pytest.mark.slow
@@ -89,16 +96,15 @@ def test_a_group_resumes_from_the_newest_checkpoint_that_all_have(together, tmp_
 
 
 @pytest.mark.slow
-def test_a_run_that_diverges_does_not_stop_the_others(tmp_path):
-    group = [tiny_run(tmp_path / "plain"), tiny_run(tmp_path / "ruined", method="ruin", seeds=1)]
-    said: list[str] = []
-    fine, ruined = train_together(group, say=said.append)
-    assert fine.outcome == Outcome.FINISHED
-    assert fine.frames == 12 * FRAMES_PER_ITERATION
+def test_a_run_that_diverges_does_not_stop_the_others(trained):
+    group, (*fine, ruined), said = trained
+    for result in fine:
+        assert result.outcome == Outcome.FINISHED
+        assert result.frames == 12 * FRAMES_PER_ITERATION
     assert ruined.outcome == Outcome.DIVERGED
     assert ruined.frames == 6 * FRAMES_PER_ITERATION
     assert any("not finite" in line and "ruined" in line for line in said)
-    assert not (tmp_path / "ruined" / "policies").exists()
+    assert not (group[2].directory / "policies").exists()
 
 
 def test_what_is_done_is_known(together, tmp_path):

@@ -5,8 +5,14 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
-from ella.offline.termination_examples import read_examples, split_examples
+from ella.offline.termination_examples import (
+    expert_split,
+    read_examples,
+    split_examples,
+    with_locked_room,
+)
 from ella.offline.train_termination import article_variants
+from ella.world.encoding import DOOR, LOCKED
 from ella.world.tasks import find
 
 LANGUAGE = find("goto-room").language
@@ -99,3 +105,26 @@ def test_variants_differ_only_in_the_article():
     assert variants.sum(-1).tolist() == [2] * LANGUAGE.num_ids
     doors = article_variants(find("opengoto-maze").language)
     assert jax.tree.leaves(doors.sum(-1).tolist()).count(1) == 12
+
+
+def locked_in_view(examples) -> float:
+    """Share of the last observations and of the earlier ones that show a locked door."""
+    views = np.concatenate([examples.done_images, examples.undone_images])
+    return ((views[..., 0] == DOOR) & (views[..., 2] == LOCKED)).any(axis=(1, 2)).mean()
+
+
+@pytest.mark.slow
+def test_some_episodes_have_a_locked_room_where_the_task_never_locks_one():
+    split = expert_split(find("goto-maze"), 64, 32, 0.25, seed=0)
+    assert split.training.num_done == 64
+    assert len(split.training.undone_ids) == 64
+    assert split.training.exclusive
+    assert split.held_out.num_done == 32
+    assert locked_in_view(split.held_out) == 0
+    assert split.held_out_locked is not None
+    assert 0 < locked_in_view(split.training) < locked_in_view(split.held_out_locked)
+
+
+def test_a_room_without_doors_has_none_to_lock():
+    assert with_locked_room(find("goto-room")) is None
+    assert with_locked_room(find("goto-maze")).lock_probability == 1
