@@ -5,7 +5,6 @@ couple the rows of a batch, so here, and in the trunk built on it, a call takes 
 """
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import Literal
 
 import equinox as eqx
@@ -64,12 +63,12 @@ class Normalisation(eqx.Module):
     ) -> tuple[Array, Moments]:
         """The maximum over axis W of relu(normalised x), and the batch's moments.
 
-        Scale, shift and relu are monotone in every channel, so they come after the maximum: on
-        the way back only the unpooled convolution is needed.
+        Scale, shift and relu are monotone in every channel, so they come after the choice of the
+        highest, or where the scale is negative of the lowest.
         """
         scale, shift, found = self.affine(x, running, moments)
-        parts = [x[..., i, :] for i in range(x.shape[-2])]
-        highest = jnp.where(self.weight < 0, reduce(jnp.minimum, parts), reduce(jnp.maximum, parts))
+        signs = jnp.where(self.weight < 0, -1, 1).astype(x.dtype)
+        highest = _signed_maximum(x, jax.lax.stop_gradient(signs))
         y = widened(highest) * jnp.squeeze(scale, -2) + jnp.squeeze(shift, -2)
         return jax.nn.relu(y).astype(x.dtype), found
 
@@ -134,6 +133,43 @@ class Normalisation(eqx.Module):
         with jax.default_matmul_precision("highest"):
             variance = jnp.einsum("tij,jc,ic->tc", covariance, weight, weight)
             return mean @ weight, jnp.maximum(variance, 0.0), count
+
+
+@jax.custom_vjp
+def _signed_maximum(x: Float[Array, "*P W C"], signs: Float[Array, "C"]) -> Float[Array, "*P C"]:
+    """Over axis W the maximum in channels whose sign is 1, the minimum where it is -1.
+
+    Of equal values the first is chosen, and alone has a gradient. The way back needs to know only
+    which one was chosen, not `x`, the largest array of the network.
+    """
+    return _choose(x, signs)[0]
+
+
+def _choose(x: Array, signs: Array) -> tuple[Array, Array]:
+    """(the signed maximum, the position int8 of the value chosen)."""
+    highest = x[..., 0, :] * signs
+    position = jnp.zeros(highest.shape, jnp.int8)
+    for index in range(1, x.shape[-2]):
+        other = x[..., index, :] * signs
+        position = jnp.where(other > highest, jnp.int8(index), position)
+        highest = jnp.maximum(highest, other)
+    return highest * signs, position
+
+
+def _signed_maximum_forward(x: Array, signs: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+    highest, position = _choose(x, signs)
+    return highest, (position, signs, jnp.arange(x.shape[-2], dtype=jnp.int8))
+
+
+def _signed_maximum_backward(
+    kept: tuple[Array, Array, Array], gradient: Array
+) -> tuple[Array, Array]:
+    position, signs, positions = kept
+    chosen = position[..., None, :] == positions[:, None]
+    return jnp.where(chosen, gradient[..., None, :], 0), jnp.zeros_like(signs)
+
+
+_signed_maximum.defvjp(_signed_maximum_forward, _signed_maximum_backward)
 
 
 def _mean_and_variance(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:

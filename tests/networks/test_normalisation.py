@@ -121,3 +121,12 @@ def test_running_statistics_make_rows_independent(x: np.ndarray) -> None:
     np.testing.assert_array_equal(together[1:2, 3:4], alone)
     want = (x - 2.0) / np.sqrt(9.0 + EPSILON) * np.asarray(layer.weight) + np.asarray(layer.bias)
     np.testing.assert_allclose(together, np.maximum(want, 0), atol=1e-5)
+
+
+def test_of_equal_values_the_first_has_the_gradient() -> None:
+    layer = norm("none")
+    equal = jnp.ones((1, 1, W, C))
+    gradient = jax.grad(lambda x: layer.pooled(x, None)[0].sum())(equal)[0, 0]
+    alive = np.asarray(layer.weight + layer.bias > 0)
+    np.testing.assert_allclose(gradient[0], np.where(alive, layer.weight, 0), rtol=1e-6)
+    np.testing.assert_array_equal(gradient[1:], 0)
