@@ -70,16 +70,13 @@ def test_a_small_agent_learns(start: TrainState) -> None:
 @pytest.mark.slow
 def test_seeds_trained_together_equal_each_alone(start: TrainState) -> None:
     (together,), (found,) = iterate((start,), jnp.int32(0))
-    parts = tuple(part(start, slice(seed, seed + 1)) for seed in range(SEEDS))
-    in_groups = iterate(parts, jnp.int32(0))
     for seed in range(SEEDS):
-        alone = iterate((parts[seed],), jnp.int32(0))
-        for (states, measured), index in ((alone, 0), (in_groups, seed)):
-            for name in ("success_rate", "loss", "gradient_norm", "entropy", "ratio_deviation"):
-                np.testing.assert_allclose(
-                    found[name].total[seed], measured[index][name].total[0], rtol=1e-4, atol=1e-6
-                )
-            np.testing.assert_array_equal(
-                jax.random.key_data(together.key[seed]), jax.random.key_data(states[index].key[0])
+        (state,), (measured,) = iterate((part(start, slice(seed, seed + 1)),), jnp.int32(0))
+        for name in ("success_rate", "loss", "gradient_norm", "entropy", "ratio_deviation"):
+            np.testing.assert_allclose(
+                found[name].total[seed], measured[name].total[0], rtol=1e-4, atol=1e-6
             )
+        np.testing.assert_array_equal(
+            jax.random.key_data(together.key[seed]), jax.random.key_data(state.key[0])
+        )
     assert not np.allclose(found["loss"].total[0], found["loss"].total[1])
