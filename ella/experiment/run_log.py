@@ -64,9 +64,17 @@ class WandbLog(AbstractLogSink):
         import wandb
 
         self._seeds = tuple(seeds)
+        name_file = directory / "wandb-run.txt"
         self._run = wandb.init(
-            project=project, dir=str(directory), name=directory.name, config=config, resume="allow"
+            project=project,
+            dir=str(directory),
+            name=directory.name,
+            config=config,
+            id=name_file.read_text() if name_file.exists() else None,
+            resume="allow",
         )
+        # A resumed run goes on in the same place.
+        name_file.write_text(self._run.id)
 
     def write(self, line: LogLine) -> None:
         values = {"frames": line.frames, "frames_per_second": line.frames_per_second}
