@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import io
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -72,11 +73,11 @@ def _call(name: str, words: list[str]) -> int:
         with contextlib.redirect_stderr(complaint):
             arguments = tyro.cli(module.Arguments, prog=f"ella {name}", args=words, **options)
     except SystemExit as stop:
-        # A setting that was read but refused is one line, like every other bad input.
-        if (refused := _input_error_behind(stop)) is not None:
-            raise refused from None
-        sys.stderr.write(complaint.getvalue())
-        raise
+        if not stop.code:
+            raise
+        # A setting that was read but refused has a line of its own.
+        refused = _input_error_behind(stop)
+        raise refused or InputError(_one_line(complaint.getvalue(), name)) from None
     return int(module.run(arguments) or 0)
 
 
@@ -85,6 +86,24 @@ def _input_error_behind(error: BaseException | None) -> InputError | None:
     while error is not None and not isinstance(error, InputError):
         error = error.__cause__ or error.__context__
     return error
+
+
+def _one_line(complaint: str, name: str) -> str:
+    """What the reader of arguments says in a box, as one line. Rules separate the box's parts; in
+    a terminal without its characters the title is a part too."""
+    rows = [line.strip("│| ") for line in complaint.splitlines() if line[:1] not in ("╭", "╰")]
+    parts = re.split("[─-]{10,}", "\n".join(rows))
+    wrong, *hints = parts if complaint.startswith("╭") or len(parts) == 1 else parts[1:]
+    wrong = wrong.partition("Got errors:")[0].replace("(required)", "")
+    wrong = " ".join(wrong.split()).removesuffix(".")
+    near = [
+        option
+        for hint in hints
+        if "Perhaps you meant" in hint
+        for option in re.findall(r"^--[\w.-]+", hint, re.MULTILINE)
+    ]
+    suggestion = f"; did you mean {' or '.join(near)}?" if near else ";"
+    return f"{wrong}{suggestion} see `ella {name} --help`"
 
 
 def _usage() -> str:

@@ -169,6 +169,9 @@ def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
     resumed = ella("train", "--resume", "--out", out)
     assert resumed.returncode == 0, resumed.stderr
     assert_same_run(out, whole[0])
+    circumstances = json.loads((out / "run.json").read_text())
+    assert "goto-small" in circumstances["command"]
+    assert "--resume" in circumstances["resumed_with"]
 
 
 @pytest.mark.slow
@@ -298,6 +301,26 @@ def test_sizes_that_do_not_fit_are_one_line(capsys, tmp_path):
     assert "must divide" in refusal(capsys, *start, "--ppo.minibatch-frames", 40 * 27)
     assert "seeds must be at least 1" in refusal(capsys, *start, "--seeds", 0)
     assert "log.every must be" in refusal(capsys, *start, "--log.every", 0)
+
+
+def test_words_that_are_not_arguments_are_one_line(capsys, tmp_path):
+    assert "did you mean --steps?" in refusal(capsys, "bound", "putnext-room", "--stps", 3)
+    assert "--steps" in refusal(capsys, "bound", "putnext-room", "--steps", "many")
+    assert "TASK" in refusal(capsys, "bound")
+    assert "float8" in refusal(
+        capsys, "train", "goto-room", "--ppo.network.compute-dtype", "float8", "--out", tmp_path
+    )
+
+
+def test_a_run_that_is_refused_leaves_nothing_behind(capsys, tmp_path):
+    start = ("train", "goto-room", "--out", tmp_path / "run")
+    assert "has no low-level task" in refusal(capsys, *start, "--method", "ella")
+    assert "devices is 99" in refusal(capsys, *start, "--devices", 99)
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_policy_where_one_is_asked_for(capsys, tmp_path):
+    assert "neither the directory" in refusal(capsys, "eval", tmp_path / "nowhere")
 
 
 def test_directories_that_cannot_be_used(capsys, tmp_path):

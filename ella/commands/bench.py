@@ -3,12 +3,12 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 from rich.console import Console
 from rich.table import Table
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from ella.commands.train import typed_value
 from ella.errors import InputError
@@ -27,7 +27,7 @@ class Arguments:
     Compilation is not counted; methods take turns, so that their ratio is of the same moments.
     """
 
-    task: Positional[str] = "goto-room"
+    task: Positional[Annotated[str, arg(metavar="TASK")]] = "goto-room"
     """Name of the task."""
     preset: str = "paper"
     """Where settings start from: paper, onehot, small."""

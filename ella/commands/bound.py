@@ -3,8 +3,9 @@
 import json
 import sys
 from dataclasses import dataclass
+from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from ella.ppo.settings import PPOConfig
 from ella.shaping.bound import largest_bonus
@@ -19,7 +20,7 @@ class Arguments:
     Without --steps the bound is conservative: it lets an optimal solution need the whole horizon.
     """
 
-    task: Positional[str]
+    task: Positional[Annotated[str, arg(metavar="TASK")]]
     """Name of a high-level task."""
     steps: int | None = None
     """The most steps an optimal solution needs, where that is known."""

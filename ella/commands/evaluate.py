@@ -3,11 +3,11 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from ella.experiment.evaluation import Episodes, Mode, evaluate
 from ella.experiment.export import Policy, load_policy, policy_files
@@ -21,7 +21,7 @@ class Arguments:
     """Play fresh levels, which training never draws, and report success and return with 95 %
     intervals (Wilson's for success, bootstrap for the return)."""
 
-    run: Positional[Path]
+    run: Positional[Annotated[Path, arg(metavar="RUN")]]
     """Directory of a run, or a policy file."""
     episodes: int = 1000
     """Episodes per policy and way of acting."""
@@ -50,16 +50,14 @@ def run(arguments: Arguments) -> None:
         console.print(json.dumps(report, indent=2), markup=False)
         return
     table = Table(
-        title=f"{arguments.episodes} fresh levels each, played in {arguments.backend}; "
-        "95 % intervals"
+        title=f"{rows[0]['task']} after {rows[0]['frames']:,} frames a seed: {arguments.episodes} "
+        f"fresh levels each, played in {arguments.backend}; 95 % intervals"
     )
-    for name in ("task", "seed", "frames", "actions", "success", "return", "length"):
+    for name in ("seed", "actions", "success", "return", "length"):
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(
-            row["task"],
             str(row["seed"]),
-            f"{row['frames']:,}",
             row["mode"],
             str(Estimate(**row["success"])),
             str(Estimate(**row["return"])),

@@ -4,12 +4,14 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
+from ella.errors import InputError
 from ella.experiment.restore import RestoredRun, restore_run
 from ella.shaping.explanation import explain, relevance_map
 from ella.shaping.oracle import low_level_of
@@ -23,9 +25,9 @@ class Arguments:
     """Which low-level instructions a run's relevance classifier calls relevant to an instruction,
     and what its online dataset D holds for it."""
 
-    run: Positional[Path]
+    run: Positional[Annotated[Path, arg(metavar="RUN")]]
     """Directory of a run trained with ella."""
-    instruction: Positional[str]
+    instruction: Positional[Annotated[str, arg(metavar="INSTRUCTION")]]
     """An instruction of the run's task, for example "put the red ball next to the blue box"."""
     seed_index: int = 0
     """Which of the run's seeds, counted from 0."""
@@ -82,7 +84,10 @@ def draw_heatmap(restored: RestoredRun, seed_index: int, path: Path) -> None:
     axes.set_ylabel("instruction")
     figure.colorbar(image, label="probability of relevance")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    try:
+        figure.savefig(path, dpi=120)
+    except ValueError as error:
+        raise InputError(f"cannot draw {path}: {error}") from error
 
 
 def _tick(value: bool) -> str:

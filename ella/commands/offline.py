@@ -23,7 +23,7 @@ class Arguments:
     train` with the same settings finds it there.
     """
 
-    task: Positional[str]
+    task: Positional[Annotated[str, arg(metavar="TASK")]]
     """Name of a task: a low-level one, or a high-level one whose low-level task is meant."""
     examples: Path | None = None
     """File of labelled examples to learn from instead of the expert; docs/offline.md."""

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from ella.commands import report
 from ella.commands.train import EXIT_DIVERGED, EXIT_INTERRUPTED
@@ -29,7 +29,7 @@ class Arguments:
     """Train the runs of a figure of the paper and draw it. What is done is skipped, what was begun
     goes on."""
 
-    figure: Positional[str] = ""
+    figure: Positional[Annotated[str, arg(metavar="FIGURE")]] = ""
     """main, lambda, relevance, termination-budget, oracle, ride, baselines (not in the paper), or
     all."""
     scale: str = "short"

@@ -13,6 +13,9 @@ from ella.report.episode import Marker, Policy, expert_policy, random_policy, re
 from ella.report.film import FRAMES_PER_SECOND, Shot, find_encoder, write_film, write_strip
 from ella.world import Environment, compiled, make
 
+MAX_FRAMES_PER_SECOND = 50
+"""Faster GIFs are played slowly by most viewers."""
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -37,8 +40,11 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Write the files and say which."""
-    if arguments.frames_per_second <= 0:
-        raise InputError(f"frames-per-second must be positive, got {arguments.frames_per_second}")
+    if not 0 < arguments.frames_per_second <= MAX_FRAMES_PER_SECOND:
+        raise InputError(
+            f"frames-per-second must lie above 0 and not above {MAX_FRAMES_PER_SECOND}, "
+            f"got {arguments.frames_per_second:g}"
+        )
     if arguments.format == "mp4":
         find_encoder()
     world, policy, actor = _actor(arguments)

@@ -11,10 +11,12 @@ The checksums tell a damaged checkpoint from a good one before anything is resto
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ from ella.errors import InputError
 
 FORMAT_VERSION = 1
 _DIGITS = 9
+_OVERHEAD = 1 << 20
+"""Bytes of a checkpoint beside its arrays, with room to spare."""
 
 
 class DamagedCheckpointError(Exception):
@@ -61,9 +65,13 @@ class CheckpointStore:
         arrays = {
             name: np.asarray(jax.device_get(leaf)) for name, leaf in named_arrays(state).items()
         }
-        _check_space(self.directory, sum(array.nbytes for array in arrays.values()))
-        with _checkpointer() as checkpointer:
-            checkpointer.save((unfinished / "state").absolute(), arrays)
+        _check_space(self.directory, sum(array.nbytes for array in arrays.values()) + _OVERHEAD)
+        try:
+            with _quiet_logs(), _checkpointer() as checkpointer:
+                checkpointer.save((unfinished / "state").absolute(), arrays)
+        except Exception:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
         manifest = {
             "format_version": FORMAT_VERSION,
             "fingerprint": self.fingerprint,
@@ -198,6 +206,18 @@ def write_durably(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(unfinished, path)
+
+
+@contextmanager
+def _quiet_logs() -> Iterator[None]:
+    """Orbax logs the traceback of a failed write, which is raised as well."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _is_key(leaf: Any) -> bool:

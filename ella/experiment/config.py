@@ -59,6 +59,10 @@ class EllaOptions:
     oracle: OracleSettings = field(default_factory=OracleSettings)
     """True relevance in its place (ella-oracle)."""
 
+    def __post_init__(self) -> None:
+        if self.bonus is not None and not 0 <= self.bonus < math.inf:
+            raise InputError(f"ella.bonus must not be negative, not {self.bonus:g}")
+
 
 @dataclass(frozen=True)
 class LearnOptions:

@@ -80,6 +80,8 @@ def load_policy(path: Path | str, seed_index: int = 0) -> Policy:
     path = Path(path)
     if path.is_dir():
         path = policy_files(path)[_checked_index(path, seed_index)]
+    if not path.with_suffix(".json").is_file():
+        raise InputError(f"{path} is neither the directory of a run nor a policy file")
     table = read_table(path.with_suffix(".json"))
     where = str(path.with_suffix(".json"))
     if table.get("format_version") != FORMAT_VERSION:
@@ -102,13 +104,17 @@ def load_policy(path: Path | str, seed_index: int = 0) -> Policy:
 
 def policy_files(directory: Path) -> list[Path]:
     """The exported policies of a run, by seed."""
-    found = list((directory / POLICIES).glob("seed-*.json"))
+    found = {
+        int(path.stem.removeprefix("seed-")): path
+        for path in (directory / POLICIES).glob("seed-*.json")
+        if path.stem.removeprefix("seed-").isdecimal()
+    }
     if not found:
         raise InputError(
             f"{directory} holds no policies: they are written when training ends or is "
             "stopped with Ctrl-C"
         )
-    return sorted(found, key=lambda path: int(path.stem.removeprefix("seed-")))
+    return [found[seed] for seed in sorted(found)]
 
 
 def _checked_index(directory: Path, index: int) -> int:

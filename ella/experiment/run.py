@@ -1,5 +1,7 @@
 """Training runs: from a task and settings to a directory of metrics, checkpoints and policies."""
 
+import errno
+import os
 import signal
 import sys
 import time
@@ -109,16 +111,18 @@ def train_together(
             raise InputError("logging to Weights & Biases needs wandb: pip install 'ella[wandb]'")
         if resume:
             _check_same_run(planned)
-    for planned in group if hosts.leads() else ():
-        run_directory.claim(
-            planned.directory,
-            planned.spec,
-            planned.settings,
-            resume=resume,
-            command=command,
-            together_with=[other.directory.name for other in group if other is not planned],
-        )
     with ExitStack() as held, _stop_signals() as stop:
+        for planned in group if hosts.leads() else ():
+            begun = run_directory.claim(
+                planned.directory,
+                planned.spec,
+                planned.settings,
+                resume=resume,
+                command=command,
+                together_with=[other.directory.name for other in group if other is not planned],
+            )
+            if begun:
+                held.push(partial(_abandon_if_refused, planned.directory))
         for planned in group if hosts.leads() else ():
             held.enter_context(run_directory.lock(planned.directory))
         shapers = [
@@ -129,6 +133,12 @@ def train_together(
             [planned.settings for planned in group], make(group[0].spec), shapers, say=say
         )
         return _Training(tuple(group), program, say).go(resume, sinks, stop)
+
+
+def _abandon_if_refused(directory: Path, kind: type[BaseException] | None, *_: Any) -> None:
+    """What bad input stopped at its start leaves nothing behind."""
+    if kind is not None and issubclass(kind, (InputError, OSError)):
+        run_directory.abandon(directory)
 
 
 def can_train_together(one: PlannedRun, other: PlannedRun) -> bool:
@@ -315,7 +325,8 @@ class _Training:
             if iteration:
                 self.say(f"resuming at {self._frames(iteration):,} frames a seed")
             # Only now is it certain that the settings belong to these runs.
-            for planned in self.group if hosts.leads() else ():
+            shorter = iteration > settings.iterations
+            for planned in self.group if hosts.leads() and not shorter else ():
                 run_directory.write_config(planned.directory, planned.spec, planned.settings)
         names = self.program.prepare(states)
         members = [
@@ -437,10 +448,13 @@ def _save(store: CheckpointStore, states: PyTree, iteration: int) -> None:
     try:
         store.save(states, iteration)
     except OSError as error:
-        raise InputError(f"cannot write a checkpoint: {error.strerror or error}") from error
+        reason = error.strerror or error
+        raise InputError(f"cannot write a checkpoint to {store.directory}: {reason}") from error
     except ValueError as error:
-        # TensorStore reports a full disk as a ValueError of several lines.
-        raise InputError(f"cannot write a checkpoint: {str(error).splitlines()[0]}") from error
+        # TensorStore reports a full disk as a ValueError of one long sentence after another.
+        full = os.strerror(errno.ENOSPC)
+        reason = full if full in str(error) else str(error).splitlines()[0]
+        raise InputError(f"cannot write a checkpoint to {store.directory}: {reason}") from error
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -46,8 +46,9 @@ def claim(
     resume: bool,
     command: Sequence[str],
     together_with: Sequence[str] = (),
-) -> None:
-    """Make the run's directory and record what will run in it, and with which other runs."""
+) -> bool:
+    """Make the run's directory and record what will run in it, and with which other runs. True if
+    nothing was there before."""
     if directory.exists() and not directory.is_dir():
         raise InputError(f"{directory} is a file; name a directory")
     # Hidden files are what a process killed at its very start may leave.
@@ -66,9 +67,33 @@ def claim(
         circumstances = _circumstances(command)
         if together_with:
             circumstances["trained_together_with"] = list(together_with)
+        if used:
+            circumstances |= _first_command(directory / CIRCUMSTANCES_FILE, command)
         _write_table(directory / CIRCUMSTANCES_FILE, circumstances)
     except OSError as error:
+        if not used:
+            abandon(directory)
         raise InputError(f"cannot write to {directory}: {error.strerror}") from error
+    return not used
+
+
+def abandon(directory: Path) -> None:
+    """Take back a claim on a directory in which nothing has been trained yet."""
+    with suppress(OSError):
+        found = list(directory.iterdir())
+        claimed = (CONFIG_FILE, CIRCUMSTANCES_FILE)
+        if all(path.name in claimed or path.name.startswith(".") for path in found):
+            for path in found:
+                path.unlink()
+            directory.rmdir()
+
+
+def _first_command(path: Path, command: Sequence[str]) -> dict[str, Any]:
+    """The command a run that goes on began with, where that is known, and the one it goes on by."""
+    try:
+        return {"command": read_table(path)["command"], "resumed_with": list(command)}
+    except (InputError, KeyError):
+        return {}
 
 
 def write_config(directory: Path, spec: TaskSpec, settings: Settings) -> None:

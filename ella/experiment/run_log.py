@@ -130,16 +130,19 @@ class LiveDisplay(AbstractLogSink):
     def __init__(self, total_frames: int) -> None:
         from rich.console import Group
         from rich.live import Live
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import BarColumn, Progress, TextColumn
         from rich.text import Text
 
         self._progress = Progress(
             TextColumn("training"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("frames a seed  {task.fields[rate]}  left {task.fields[left]}"),
+            BarColumn(bar_width=None),
+            TextColumn(
+                "{task.completed:,}/{task.total:,} frames a seed  {task.fields[rate]}  "
+                "left {task.fields[left]}"
+            ),
+            expand=True,
         )
-        self._task = self._progress.add_task("", total=total_frames, rate="compiling", left="?")
+        self._task = self._progress.add_task("", total=total_frames, rate="?/s", left="?")
         self._text = Text("")
         self._total = total_frames
         self._live = Live(Group(self._progress, self._text), refresh_per_second=4)

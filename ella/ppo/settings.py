@@ -1,5 +1,6 @@
 """What a recurrent PPO run can be told."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -8,6 +9,9 @@ from ella.networks.actor_critic import NetworkConfig
 
 MATMUL_PRECISIONS = {"tf32": "default", "float32": "highest"}
 """JAX's names. TF32 exists on GPUs only: elsewhere both mean full float32."""
+
+_POSITIVE = ("learning_rate", "adam_epsilon", "clip_range", "max_gradient_norm", "reward_scale")
+_NOT_NEGATIVE = ("entropy_coefficient", "value_coefficient")
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,15 @@ class PPOConfig:
         for name in ("num_envs", "rollout_length", "bptt_length", "epochs", "pool_size", "unroll"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in _POSITIVE:
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be positive, not {getattr(self, name):g}")
+        for name in _NOT_NEGATIVE:
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} must not be negative, not {getattr(self, name):g}")
+        for name in ("discount", "gae_lambda"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} must lie between 0 and 1, not {getattr(self, name):g}")
         if self.rollout_length % self.bptt_length:
             raise InputError(
                 f"bptt_length {self.bptt_length} must divide rollout_length {self.rollout_length}"

@@ -1,5 +1,6 @@
 """Figures for print: PNG and PDF, from a summary of runs."""
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -218,7 +219,8 @@ def _improvement(summary: Summary) -> "Figure":
     )
     axes.set_xlim(-0.02, 1.02)
     axes.xaxis.set_major_formatter(_percent())
-    axes.set_xlabel(f"probability that a seed's area exceeds one of {summary.baseline}'s")
+    label = f"probability that a seed's area exceeds one of {summary.baseline}'s"
+    axes.set_xlabel(textwrap.fill(label, 60))
     axes.set_title("probability of improvement")
     return figure
 
@@ -278,7 +280,8 @@ def _whisker(
 
 def _names(axes: "Axes", names: list[str]) -> None:
     """Rows of a dot plot, the first on top."""
-    axes.set_yticks(range(len(names)), names)
+    lines = ["\n".join(textwrap.fill(line, 28) for line in name.split("\n")) for name in names]
+    axes.set_yticks(range(len(names)), lines)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
 
