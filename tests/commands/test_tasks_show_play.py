@@ -97,7 +97,7 @@ def test_the_expert_is_filmed_to_the_end_of_its_plan(world):
     ("words", "message"),
     [
         (["show", "goto-rom"], "unknown task 'goto-rom'; did you mean goto-room"),
-        (["show", "goto-room", "--frames-per-second", "0"], "must be positive"),
+        (["show", "goto-room", "--frames-per-second", "0"], "must lie above 0"),
         (["show", "goto-room", "--seed", "-1"], "a seed lies between 0 and"),
         (["play", "goto-rom"], "unknown task 'goto-rom'; did you mean goto-room"),
         (["play", "goto-room"], "needs a terminal"),
