@@ -42,8 +42,7 @@ def standing(planned: PlannedRun) -> Standing:
         raise InputError(
             f"{directory} holds a run with other settings; name another folder with --out"
         )
-    rows = metrics.read_rows(directory) if (directory / metrics.FILE_NAME).exists() else []
-    frames = max((int(row["frames"]) for row in rows), default=0)
+    frames = metrics.frames_reached(directory)
     policies = directory / run_directory.POLICIES
     exported = all((policies / f"seed-{seed}.json").exists() for seed in settings.seed_numbers)
     return Standing(frames, finished=frames >= settings.total_frames and exported)

@@ -13,7 +13,11 @@ import jax
 from ella.errors import InputError, unknown_name
 from ella.experiment.config import Settings
 from ella.offline.termination import termination_classifier, untrained_termination
-from ella.offline.train_action_frequency import action_frequency_classifier, empty_model
+from ella.offline.train_action_frequency import (
+    ActionFrequencyProgress,
+    action_frequency_classifier,
+    empty_model,
+)
 from ella.offline.train_termination import Progress
 from ella.shaping.bound import largest_bonus
 from ella.shaping.ella import ELLA, EllaSettings
@@ -80,16 +84,15 @@ def _ella_with(context: MethodContext, relevance: AbstractRelevance) -> Abstract
             f"warning: the bonus {bonus:g} exceeds {largest:.4g}, up to which optimal policies "
             f"surely stay optimal if solutions need at most {assumed} steps; see `ella bound`"
         )
-    tenths_told = 0
+    say_tenths = _tenths(context.say)
 
     def tell(progress: Progress) -> None:
-        nonlocal tenths_told
-        if 10 * progress.step // progress.steps > tenths_told:
-            tenths_told = 10 * progress.step // progress.steps
-            context.say(
-                f"step {progress.step} of {progress.steps}: balanced accuracy "
-                f"{progress.accuracy:.2%}, best {progress.best:.2%}"
-            )
+        say_tenths(
+            progress.step,
+            progress.steps,
+            f"step {progress.step} of {progress.steps}: balanced accuracy "
+            f"{progress.accuracy:.2%}, best {progress.best:.2%}",
+        )
 
     termination = (
         termination_classifier(
@@ -115,6 +118,19 @@ def _ella_with(context: MethodContext, relevance: AbstractRelevance) -> Abstract
     )
 
 
+def _tenths(say: Callable[[str], None]) -> Callable[[int, int, str], None]:
+    """Takes (steps done, steps in all, a line), and passes on one line for each tenth done."""
+    told = 0
+
+    def say_some(done: int, total: int, line: str) -> None:
+        nonlocal told
+        if 10 * done // total > told:
+            told = 10 * done // total
+            say(line)
+
+    return say_some
+
+
 def ella_bonus(task: TaskSpec, settings: Settings) -> float:
     """Lambda: what the settings say, or the paper's for the task."""
     if settings.ella.bonus is not None:
@@ -127,7 +143,19 @@ def _learn(context: MethodContext) -> AbstractRewardShaper:
     shaping = LearnSettings(settings.learn.coefficient, settings.ppo.discount)
     if not context.trained:
         return LEARN(empty_model(settings.learn.training.network, key=jax.random.key(0)), shaping)
-    trained = action_frequency_classifier(low_level, settings.learn.training, say=context.say)
+    say_tenths = _tenths(context.say)
+
+    def tell(progress: ActionFrequencyProgress) -> None:
+        say_tenths(
+            progress.epoch,
+            progress.epochs,
+            f"epoch {progress.epoch} of {progress.epochs}: loss {progress.loss:.4f}, "
+            f"held-out accuracy {progress.accuracy:.1%}",
+        )
+
+    trained = action_frequency_classifier(
+        low_level, settings.learn.training, say=context.say, progress=tell
+    )
     context.say(
         f"action frequency classifier of {trained.task.name}: "
         f"{trained.record['accuracy']:.1%} accuracy on held-out episodes"

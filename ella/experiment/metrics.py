@@ -70,7 +70,10 @@ class MetricsFile:
         """Begin after `iteration` iterations: later rows, left by a run that was killed after its
         last checkpoint, are dropped. Returns the seconds trained so far."""
         rows = read_rows(self.path.parent) if self.path.exists() else []
-        kept = [row for row in rows if int(row["iteration"]) <= iteration]
+        try:
+            kept = [row for row in rows if int(row["iteration"]) <= iteration]
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(self.path.parent) from error
         if kept and tuple(kept[0]) != self.columns:
             raise InputError(f"{self.path} has other columns; start a new run")
         text = _csv_lines([self.columns, *([row[name] for name in self.columns] for row in kept)])
@@ -105,6 +108,20 @@ def read_rows(directory: Path) -> list[dict[str, str]]:
         raise InputError(f"no metrics in {directory}: {error.strerror}") from error
     whole = text[: text.rfind("\n") + 1]
     return list(csv.DictReader(io.StringIO(whole)))
+
+
+def frames_reached(directory: Path) -> int:
+    """Frames of each seed in a run's CSV file; 0 if there is none yet."""
+    if not (directory / FILE_NAME).exists():
+        return 0
+    try:
+        return max((int(row["frames"]) for row in read_rows(directory)), default=0)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(directory) from error
+
+
+def _damaged(directory: Path) -> InputError:
+    return InputError(f"{directory / FILE_NAME} is damaged; start a new run in another directory")
 
 
 def _number(value: float) -> str:

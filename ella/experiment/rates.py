@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +25,9 @@ def known_rate(group: Sequence[PlannedRun]) -> float | None:
     the same learner and nearly as many seeds; None if that never was."""
     key, seeds = _key(group[0].settings), _seeds(group)
     found = _read(default_directory() / FILE_NAME).get(key, {})
-    near = {int(count): rate for count, rate in found.items() if seeds / 2 <= int(count)}
-    near = {count: rate for count, rate in near.items() if count <= seeds * 2}
+    near = {
+        int(count): rate for count, rate in found.items() if seeds / 2 <= int(count) <= seeds * 2
+    }
     return min(near.items(), key=lambda item: abs(item[0] - seeds))[1] if near else None
 
 
@@ -34,8 +36,10 @@ def remember_rate(group: Sequence[PlannedRun], frames_per_second: float) -> None
     path = default_directory() / FILE_NAME
     rates = _read(path)
     rates.setdefault(_key(group[0].settings), {})[str(_seeds(group))] = frames_per_second
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(path, json.dumps(rates, indent=2, sort_keys=True) + "\n")
+    # An estimate is not worth failing for.
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(path, json.dumps(rates, indent=2, sort_keys=True) + "\n")
 
 
 def measure_rate(group: Sequence[PlannedRun], iterations: int = 2) -> float:
@@ -70,8 +74,12 @@ def _key(settings: Settings) -> str:
 
 
 def _read(path: Path) -> dict[str, dict[str, float]]:
+    """Whatever cannot be read is as if it had never been measured."""
     try:
         rates = json.loads(path.read_text())
-    except (OSError, ValueError):
+        return {
+            key: {str(int(count)): float(rate) for count, rate in by_seeds.items()}
+            for key, by_seeds in rates.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError):
         return {}
-    return rates if isinstance(rates, dict) else {}

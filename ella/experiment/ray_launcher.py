@@ -40,8 +40,12 @@ def train_on_ray(
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise InputError(f"no Ray cluster at {address}: {str(error).splitlines()[0]}") from error
     try:
+        present = ray.cluster_resources()
         if gpus is None:
-            gpus = 1.0 if ray.cluster_resources().get("GPU", 0) else 0.0
+            gpus = 1.0 if present.get("GPU", 0) else 0.0
+        for what, asked in (("GPU", gpus), ("CPU", cpus)):
+            if asked > present.get(what, 0):
+                say(f"warning: a task asks for {asked:g} {what}, more than the cluster has now")
         task = ray.remote(
             num_cpus=cpus,
             num_gpus=gpus,

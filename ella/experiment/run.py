@@ -356,7 +356,7 @@ class _Training:
         return results
 
     def _restored(self, states: States) -> tuple[States, int]:
-        """The newest checkpoint that every run of the group has, or the start."""
+        """The newest checkpoint that every run of the group has, or the start if none has any."""
         newest: int | None = None
         while True:
             found = [
@@ -364,8 +364,13 @@ class _Training:
                 for planned, like in zip(self.group, states, strict=True)
             ]
             whole = [checkpoint for checkpoint in found if checkpoint is not None]
-            if len(whole) < len(found):
+            if newest is None and not whole:
                 return states, 0
+            if len(whole) < len(found):
+                raise InputError(
+                    "these runs have no whole checkpoint in common; train them apart "
+                    "(ella reproduce --together 1)"
+                )
             newest = min(checkpoint.iteration for checkpoint in whole)
             if all(checkpoint.iteration == newest for checkpoint in whole):
                 return self.program.place(tuple(one.state for one in whole)), newest

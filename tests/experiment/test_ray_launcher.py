@@ -35,7 +35,6 @@ def kill_once_saved(directory: Path, killed: list[int]) -> None:
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path):
     """The same run twice, each in a worker of its own, one of which is killed."""
-    pytest.importorskip("ray")
     whole, victim = (tiny_run(tmp_path / name, iterations=ITERATIONS) for name in ("a", "b"))
     killed: list[int] = []
     threading.Thread(target=kill_once_saved, args=(victim.directory, killed), daemon=True).start()
@@ -62,7 +61,6 @@ def test_a_killed_worker_changes_nothing(tmp_path):
 
 
 def test_no_cluster_at_an_address_is_one_line():
-    pytest.importorskip("ray")
     with pytest.raises(InputError, match="no Ray cluster"):
         train_on_ray(
             [], address="127.0.0.1:1", gpus=0.0, cpus=1.0, say=lambda line: None, command=[]
