@@ -16,10 +16,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, UInt8
 
 from ella.errors import InputError
-from ella.networks.film import INPUT_CHANNELS, FiLMTail, Stem, Variant
+from ella.networks.film import INPUT_CHANNELS, FiLMTail, Stem, Variant, assembled
 from ella.networks.language import InstructionEncoder
 from ella.networks.linear import TanhHead, matmul, uniform
 from ella.networks.normalisation import Kind, Moments, follow
+from ella.networks.recurrence import lstm_step, remember_sequence
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.state import Observation
 
@@ -99,9 +100,7 @@ class LSTM(eqx.Module):
 
     def step(self, projected: Float[Array, "*rows 4*M"], memory: Memory, dtype: str) -> Memory:
         gates = projected + matmul(memory.hidden, self.hidden_weight, dtype)
-        enter, forget, candidate, leave = jnp.split(gates, 4, axis=-1)
-        cell = jax.nn.sigmoid(forget) * memory.cell + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
-        return Memory(jax.nn.sigmoid(leave) * jnp.tanh(cell), cell)
+        return Memory(*lstm_step(gates, memory.cell))
 
 
 @jax.tree_util.register_dataclass
@@ -146,6 +145,21 @@ class ActorCritic(eqx.Module):
         self.critic = TanhHead(memory, config.head_width, 1, key=keys[5])
         self.config = config
 
+    def ready_to_act(self) -> "ActorCritic":
+        """The same network with its matrices assembled and in the compute dtype: done once before
+        a loop over steps. Not to be differentiated, since gradients would be narrowed too."""
+        dtype = self.config.compute_dtype
+        return eqx.tree_at(
+            lambda network: (
+                network.memory.input_weight,
+                network.memory.hidden_weight,
+                network.actor.hidden.weight,
+                network.actor.output.weight,
+            ),
+            assembled(self, dtype),
+            replace_fn=lambda weight: weight.astype(dtype),
+        )
+
     def initial_statistics(self) -> RunningStatistics:
         return RunningStatistics(self.stem.initial_statistics(), self.tail.initial_statistics())
 
@@ -156,8 +170,7 @@ class ActorCritic(eqx.Module):
     def instruct(self, tokens: Int32[Array, "R L"]) -> Float[Array, "R N 2 C"]:
         """What each instruction does to each modulated block."""
         dtype = self.config.compute_dtype
-        embedded = jax.vmap(lambda sentence: self.language(sentence, dtype))(tokens)
-        return self.tail.modulations(embedded, dtype)
+        return self.tail.modulations(self.language(tokens, dtype), dtype)
 
     def see(
         self,
@@ -181,6 +194,18 @@ class ActorCritic(eqx.Module):
     ) -> Memory:
         """One step of the memory, cleared before it where `first`."""
         return self.memory.step(seen, memory.cleared(first), self.config.compute_dtype)
+
+    def remember_all(
+        self,
+        seen: Float[Array, "T B 4*M"],
+        memory: Memory,
+        first: Bool[Array, "T B"],
+        *,
+        unroll: int = 1,
+    ) -> Float[Array, "T B M"]:
+        """The hidden states of T steps of `remember`."""
+        weight, dtype = self.memory.hidden_weight, self.config.compute_dtype
+        return remember_sequence(seen, first, memory.hidden, memory.cell, weight, dtype, unroll)
 
     def logits(self, hidden: Float[Array, "*B M"]) -> Float[Array, "*B A"]:
         return self.actor(hidden, self.config.compute_dtype)

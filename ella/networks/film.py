@@ -4,6 +4,7 @@ Everything is [T, B, ...]: time, rows. The grids are tiny and every seed has its
 convolutions are matrix products over patches: vmapped over seeds they stay batched products.
 """
 
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import equinox as eqx
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from ella.networks.linear import Linear, uniform
+from ella.networks.linear import Linear, uniform, widened
 from ella.networks.normalisation import Kind, Moments, Normalisation, initial_moments
 from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
 
@@ -62,18 +63,60 @@ class ConvolutionMatrix(eqx.Module):
     bias: Float[Array, "C"] | None
 
 
+NO_TAP = 9
+
+
 def _tap_table(grid: int, pool: int) -> np.ndarray:
-    """[input cell, output cell, tap]: 1 where a 3x3 kernel's tap joins the two cells."""
+    """[input cell, output cell]: the tap of a 3x3 kernel that joins the two, or `NO_TAP`."""
     side = range(0, grid, pool)
     within = [(i, j) for i in range(pool) for j in range(pool)]
     outputs = [(row + i, column + j) for row in side for column in side for i, j in within]
-    table = np.zeros((grid**2, grid**2, 9))
+    table = np.full((grid**2, grid**2), NO_TAP)
     for cell, (row, column) in enumerate(np.ndindex(grid, grid)):
         for output, (out_row, out_column) in enumerate(outputs):
             i, j = row - out_row + 1, column - out_column + 1
             if 0 <= i < 3 and 0 <= j < 3:
-                table[cell, output, 3 * i + j] = 1
+                table[cell, output] = 3 * i + j
     return table
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
+def grid_matrix(
+    weight: Float[Array, "3 3 I C"], grid: int, pool: int, dtype: str
+) -> Float[Array, "K O"]:
+    """A 3x3 convolution as one matrix from all cells of a grid to all cells."""
+    _, _, inputs, outputs = weight.shape
+    taps = weight.reshape(NO_TAP, inputs, outputs).astype(dtype)
+    taps = jnp.concatenate([taps, jnp.zeros_like(taps[:1])])
+    # One gather in the order of the result: assembling blocks and then transposing them costs
+    # two more passes over a matrix that may be larger than everything else in a step.
+    matrix = taps[_tap_table(grid, pool)[:, None, :], np.arange(inputs)[None, :, None]]
+    return matrix.reshape(grid**2 * inputs, grid**2 * outputs)
+
+
+def _grid_matrix_forward(weight: Array, grid: int, pool: int, dtype: str) -> tuple[Array, Array]:
+    return grid_matrix(weight, grid, pool, dtype), weight
+
+
+def _grid_matrix_backward(
+    grid: int, pool: int, dtype: str, weight: Array, gradient: Array
+) -> tuple[Array]:
+    """Of each tap the sum over the pairs of cells it joins."""
+    table = _tap_table(grid, pool)
+    blocks = gradient.reshape(grid**2, weight.shape[2], grid**2, weight.shape[3])
+    # Slices at fixed places, which compilers add up in one pass; a gather they do not.
+
+    def block(cell: int, output: int) -> Array:
+        return widened(blocks[cell : cell + 1, :, output : output + 1, :])
+
+    taps = [
+        sum(block(cell, output) for cell, output in np.argwhere(table == tap).tolist())
+        for tap in range(NO_TAP)
+    ]
+    return (jnp.stack(taps).reshape(weight.shape).astype(weight.dtype),)
+
+
+grid_matrix.defvjp(_grid_matrix_forward, _grid_matrix_backward)
 
 
 class Convolution(eqx.Module):
@@ -109,21 +152,18 @@ class Convolution(eqx.Module):
         self.grid = grid
         self.pool = pool
 
-    @property
-    def matrix(self) -> Float[Array, "K O"]:
+    def assemble(self, dtype: str) -> ConvolutionMatrix:
         """Inputs to outputs: of one position, or of the whole grid."""
         if self.grid is None:
-            return self.weight.reshape(-1, self.weight.shape[-1])
-        taps = jnp.asarray(_tap_table(self.grid, self.pool), self.weight.dtype)
-        flat = self.weight.reshape(9, -1)
-        blocks = jnp.matmul(taps.reshape(-1, 9), flat, precision="highest")
-        cells, (inputs, outputs) = self.grid**2, self.weight.shape[2:]
-        blocks = blocks.reshape(cells, cells, inputs, outputs)
-        return jnp.swapaxes(blocks, 1, 2).reshape(cells * inputs, cells * outputs)
+            matrix = self.weight.reshape(-1, self.weight.shape[-1]).astype(dtype)
+        else:
+            matrix = grid_matrix(self.weight, self.grid, self.pool, dtype)
+        return ConvolutionMatrix(matrix, self.bias)
 
-    def assemble(self, dtype: str) -> ConvolutionMatrix:
-        """In the compute dtype."""
-        return ConvolutionMatrix(self.matrix.astype(dtype), self.bias)
+
+def ready(convolution: Convolution | ConvolutionMatrix, dtype: str) -> ConvolutionMatrix:
+    """Assembled, unless it is already."""
+    return convolution.assemble(dtype) if isinstance(convolution, Convolution) else convolution
 
 
 def convolved(
@@ -133,8 +173,7 @@ def convolved(
 
     Of a convolution with a grid, patches and outputs are whole grids, flattened.
     """
-    if isinstance(convolution, Convolution):
-        convolution = convolution.assemble(str(patches.dtype))
+    convolution = ready(convolution, str(patches.dtype))
     outputs = jnp.matmul(patches, convolution.matrix)
     if convolution.bias is None:
         return outputs
@@ -195,11 +234,9 @@ class Stem(eqx.Module):
         instead of the batch's, and the leading axes may be any two."""
         first, second, third = running or (None, None, None)
         patches = pooled_patches(encode_image(image, self.variant, dtype), 2, POOL)
-        x = convolved(self.first, patches)
-        known = None
-        if self.first_norm.uses_batch and first is None:
-            known = self.first_norm.product_moments(patches, self.first.matrix.astype(dtype))
-        x, first_moments = self.first_norm.pooled(x, first, known)
+        x, first_moments = self.first_norm.pooled_product(
+            patches, ready(self.first, dtype).matrix, first
+        )
         x = on_grid(self.second, x)
         x = x.reshape(*x.shape[:-2], POOL * POOL, POOL * POOL, x.shape[-1])
         x, second_moments = self.second_norm.pooled(x, second)

@@ -56,21 +56,31 @@ class Normalisation(eqx.Module):
         return jax.nn.relu(widened(x) * scale + shift).astype(x.dtype), moments
 
     def pooled(
-        self,
-        x: Float[Array, "T B *P W C"],
-        running: Moments | None,
-        moments: tuple[Array, Array, int] | None = None,
+        self, x: Float[Array, "T B *P W C"], running: Moments | None
     ) -> tuple[Array, Moments]:
         """The maximum over axis W of relu(normalised x), and the batch's moments.
 
         Scale, shift and relu are monotone in every channel, so they come after the choice of the
         highest, or where the scale is negative of the lowest.
         """
-        scale, shift, found = self.affine(x, running, moments)
-        signs = jnp.where(self.weight < 0, -1, 1).astype(x.dtype)
-        highest = _signed_maximum(x, jax.lax.stop_gradient(signs))
-        y = widened(highest) * jnp.squeeze(scale, -2) + jnp.squeeze(shift, -2)
-        return jax.nn.relu(y).astype(x.dtype), found
+        scale, shift, found = self.affine(x, running)
+        return _after_choice(_signed_maximum(x, self._signs(x)), scale, shift), found
+
+    def pooled_product(
+        self, x: Float[Array, "T B *P W I"], weight: Float[Array, "I C"], running: Moments | None
+    ) -> tuple[Array, Moments]:
+        """`pooled(x @ weight, running)`, for an `x` of few channels whose product is large."""
+        known = None
+        if self.uses_batch and running is None:
+            known = self.product_moments(x, weight)
+        product = jnp.matmul(x, weight)
+        scale, shift, found = self.affine(product, running, known)
+        highest = _signed_maximum_of_product(x, weight, self._signs(product))
+        return _after_choice(highest, scale, shift), found
+
+    def _signs(self, x: Array) -> Float[Array, "C"]:
+        """Of the scale, in the dtype of `x`."""
+        return jax.lax.stop_gradient(jnp.where(self.weight < 0, -1, 1).astype(x.dtype))
 
     def affine(
         self,
@@ -101,10 +111,17 @@ class Normalisation(eqx.Module):
                 return ones * self.weight, ones * self.bias, found
             axes = tuple(range(2, x.ndim))
             mean, variance = _mean_and_variance(wide, axes)
-        scale = self.weight * jax.lax.rsqrt(variance + EPSILON)
-        shift = self.bias - mean * scale
+        scale, shift = self._affine_of(mean, variance)
         pad = (1,) * (x.ndim - scale.ndim)
         return scale.reshape(*pad, *scale.shape), shift.reshape(*pad, *shift.shape), found
+
+    def running_affine(self, running: Moments) -> tuple[Float[Array, "C"], Float[Array, "C"]]:
+        """(scale, shift) where running statistics are used."""
+        return self._affine_of(running.mean, running.variance)
+
+    def _affine_of(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+        scale = self.weight * jax.lax.rsqrt(variance + EPSILON)
+        return scale, self.bias - mean * scale
 
     def batch_moments(self, x: Float[Array, "T B *P C"]) -> tuple[Array, Array, int]:
         """(mean, biased variance) [T, C], or [1, C] over the whole minibatch, and their count."""
@@ -170,6 +187,43 @@ def _signed_maximum_backward(
 
 
 _signed_maximum.defvjp(_signed_maximum_forward, _signed_maximum_backward)
+
+
+@jax.custom_vjp
+def _signed_maximum_of_product(
+    x: Float[Array, "*P W I"], weight: Float[Array, "I C"], signs: Float[Array, "C"]
+) -> Float[Array, "*P C"]:
+    """`_signed_maximum(x @ weight, signs)`, on whose way back the product's gradient, which is
+    mostly zeros, is never written down."""
+    return _choose(jnp.matmul(x, weight), signs)[0]
+
+
+def _product_forward(x: Array, weight: Array, signs: Array) -> tuple[Array, tuple[Array, ...]]:
+    highest, position = _choose(jnp.matmul(x, weight), signs)
+    return highest, (x, weight, signs, position)
+
+
+def _product_backward(kept: tuple[Array, ...], gradient: Array) -> tuple[Array, Array, Array]:
+    x, weight, signs, position = kept
+    wide = jnp.promote_types(weight.dtype, jnp.float32)
+    inputs = []
+    total = jnp.zeros(weight.shape, wide)
+    for index in range(x.shape[-2]):
+        chosen = jnp.where(position == index, gradient, 0).reshape(-1, gradient.shape[-1])
+        at_index = x[..., index, :]
+        inputs.append((chosen @ weight.T).reshape(at_index.shape))
+        flat = at_index.reshape(-1, at_index.shape[-1])
+        total += jnp.matmul(flat.T, chosen, preferred_element_type=wide)
+    return jnp.stack(inputs, axis=-2), total.astype(weight.dtype), jnp.zeros_like(signs)
+
+
+_signed_maximum_of_product.defvjp(_product_forward, _product_backward)
+
+
+def _after_choice(highest: Array, scale: Array, shift: Array) -> Array:
+    """relu(normalised value chosen), without the axis chosen over."""
+    y = widened(highest) * jnp.squeeze(scale, -2) + jnp.squeeze(shift, -2)
+    return jax.nn.relu(y).astype(highest.dtype)
 
 
 def _mean_and_variance(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:

@@ -55,11 +55,11 @@ class RelevanceClassifier(eqx.Module):
                 eqx.nn.Linear(output, 1, key=joint_keys[1]),
             )
 
-    def embed_high(self, tokens: Int32[Array, "n"]) -> Float[Array, "output"]:
-        return self.high(self.encoder(tokens))
+    def embed_high(self, tokens: Int32[Array, "R n"]) -> Float[Array, "R output"]:
+        return jax.vmap(self.high)(self.encoder(tokens))
 
-    def embed_low(self, tokens: Int32[Array, "n"]) -> Float[Array, "output"]:
-        return self.low(self.encoder(tokens))
+    def embed_low(self, tokens: Int32[Array, "L n"]) -> Float[Array, "L output"]:
+        return jax.vmap(self.low)(self.encoder(tokens))
 
     def compare(
         self, high: Float[Array, "output"], low: Float[Array, "output"]
@@ -77,7 +77,7 @@ def relevance_matrix(
     classifier: RelevanceClassifier, high: Int32[Array, "R n"], low: Int32[Array, "L m"]
 ) -> tuple[Float[Array, "R L"], Float[Array, "R L"]]:
     """(log p, log(1 - p)) of every pair; each instruction is embedded once."""
-    high_embeddings = jax.vmap(classifier.embed_high)(high)
-    low_embeddings = jax.vmap(classifier.embed_low)(low)
+    high_embeddings = classifier.embed_high(high)
+    low_embeddings = classifier.embed_low(low)
     across_low = jax.vmap(classifier.compare, in_axes=(None, 0))
     return jax.vmap(across_low, in_axes=(0, None))(high_embeddings, low_embeddings)

@@ -15,9 +15,10 @@ from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, UInt8
 
 from ella.errors import InputError
 from ella.networks.actor_critic import RunningStatistics
-from ella.networks.film import INPUT_CHANNELS, FiLMTail, Stem, Variant, assembled
+from ella.networks.film import INPUT_CHANNELS, FiLMTail, Stem, Variant, assembled, ready
 from ella.networks.language import InstructionEncoder
-from ella.networks.linear import TanhHead
+from ella.networks.linear import TanhHead, widened
+from ella.networks.normalisation import Moments, Normalisation
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -68,8 +69,7 @@ class TerminationClassifier(eqx.Module):
         self, tokens: Int32[Array, "L n"], dtype: Precision = "float32"
     ) -> Float[Array, "L N 2 C"]:
         """What each instruction does to each modulated block."""
-        embedded = jax.vmap(lambda sentence: self.language(sentence, dtype))(tokens)
-        return self.tail.modulations(embedded, dtype)
+        return self.tail.modulations(self.language(tokens, dtype), dtype)
 
     def __call__(
         self,
@@ -86,14 +86,30 @@ class TerminationClassifier(eqx.Module):
         return scores, RunningStatistics(stem_moments, tail_moments)
 
 
+class FoldedBlock(eqx.Module):
+    """The inside of a modulated block, with everything that is fixed at use multiplied out."""
+
+    first: Float[Array, "4*C 4*C"]
+    """A convolution of the whole grid and the normalisation after it."""
+    first_bias: Float[Array, "4*C"]
+    second: Float[Array, "4*C 4*C"]
+    scale: Float[Array, "L 1 C"]
+    """Of each instruction: modulation and normalisation."""
+    shift: Float[Array, "L 1 C"]
+
+
 class TerminationTable(eqx.Module):
     """A trained classifier made ready for a fixed list of L instructions."""
 
     stem: Stem
-    tail: FiLMTail
+    statistics: tuple[Moments, ...]
+    """Of the stem."""
+    scale: Float[Array, "L 1 C"]
+    """Of each instruction: the first block's modulation and normalisation."""
+    shift: Float[Array, "L 1 C"]
+    blocks: tuple[FoldedBlock, ...]
+    """Every block after the first."""
     head: TanhHead
-    statistics: RunningStatistics
-    modulations: Float[Array, "L N 2 C"]
     dtype: Precision = eqx.field(static=True)
     chunk: int = eqx.field(static=True)
     """Observations crossed with all instructions at once; bounds memory."""
@@ -107,19 +123,46 @@ class TerminationTable(eqx.Module):
         dtype: Precision = "float32",
         chunk: int = 256,
     ):
+        tail = classifier.tail
+        modulations = classifier.instruct(tokens)
         self.stem = assembled(classifier.stem, dtype)
-        self.tail = assembled(classifier.tail, dtype)
+        self.statistics = statistics.stem
+        self.scale, self.shift = _folded(modulations[:, 0], tail.norms[0], statistics.tail[0])
+        blocks = []
+        for block, (convolution, inner_norm, modulated) in enumerate(tail.inner, start=1):
+            inner_moments, moments = statistics.tail[2 * block - 1 : 2 * block + 1]
+            inner_scale, inner_shift = inner_norm.running_affine(inner_moments)
+            whole = ready(convolution, "float32").matrix
+            cells = whole.shape[-1] // inner_scale.shape[0]
+            second = ready(modulated, "float32")
+            scale, shift = _folded(modulations[:, block], tail.norms[block], moments, second.bias)
+            blocks.append(
+                FoldedBlock(
+                    first=(whole * jnp.tile(inner_scale, cells)).astype(dtype),
+                    first_bias=jnp.tile(inner_shift, cells).astype(dtype),
+                    second=second.matrix.astype(dtype),
+                    scale=scale,
+                    shift=shift,
+                )
+            )
+        self.blocks = tuple(blocks)
         self.head = classifier.head
-        self.statistics = statistics
-        self.modulations = classifier.instruct(tokens)
         self.dtype = dtype
         self.chunk = chunk
 
     def scores(self, image: UInt8[Array, "N 7 7 3"]) -> Float[Array, "N L 2"]:
         """Scores of every pair, all at once."""
-        features, _ = self.stem(image[:, None], self.statistics.stem, self.dtype)
-        crossed, _ = self.tail(features, self.modulations[None], self.statistics.tail)
-        return self.head(crossed, self.dtype)
+        features, _ = self.stem(image[:, None], self.statistics, self.dtype)
+        modulated = widened(features) * self.scale + self.shift
+        for block in self.blocks:
+            x = jax.nn.relu(modulated).astype(self.dtype)
+            x = x.reshape(*x.shape[:-2], -1)
+            # In one dtype, so that shift and relu can be done by the product itself.
+            x = jax.nn.relu(jnp.matmul(x, block.first) + block.first_bias)
+            x = jnp.matmul(x, block.second).reshape(modulated.shape)
+            modulated = widened(x) * block.scale + block.shift
+        pooled = jax.nn.relu(modulated.max(axis=-2)).astype(self.dtype)
+        return self.head(pooled, self.dtype)
 
     def __call__(self, image: UInt8[Array, "N 7 7 3"]) -> Bool[Array, "N L"]:
         """Whether each observation shows each instruction carried out."""
@@ -134,6 +177,22 @@ class TerminationTable(eqx.Module):
     def _decide(self, image: UInt8[Array, "n 7 7 3"]) -> Bool[Array, "n L"]:
         scores = self.scores(image)
         return scores[..., 1] > scores[..., 0]
+
+
+def _folded(
+    modulation: Float[Array, "L 2 C"],
+    norm: Normalisation,
+    moments: Moments,
+    bias: Float[Array, "C"] | None = None,
+) -> tuple[Float[Array, "L 1 C"], Float[Array, "L 1 C"]]:
+    """(scale, shift) of a modulation and the normalisation after it as one, applied to what
+    still lacks the convolution's `bias`."""
+    norm_scale, norm_shift = norm.running_affine(moments)
+    scale = modulation[:, 0] * norm_scale
+    shift = modulation[:, 1] * norm_scale + norm_shift
+    if bias is not None:
+        shift = shift + scale * bias
+    return scale[:, None], shift[:, None]
 
 
 @eqx.filter_jit

@@ -87,13 +87,7 @@ def replay(
     network = assembled(network, network.config.compute_dtype)
     modulations = look_up(network.instruct(tokens), sequences.instruction_row)
     seen, moments = network.see(sequences.image, modulations, running)
-
-    def step(memory: Memory, now: tuple[Array, Array]) -> tuple[Memory, Array]:
-        seen, first = now
-        memory = network.remember(seen, memory, first)
-        return memory, memory.hidden
-
-    _, hidden = jax.lax.scan(step, sequences.memory, (seen, sequences.first), unroll=unroll)
+    hidden = network.remember_all(seen, sequences.memory, sequences.first, unroll=unroll)
     return Replay(jax.nn.log_softmax(network.logits(hidden)), network.value(hidden), moments)
 
 

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32, PRNGKeyArray
 
 from ella.networks.actor_critic import ActorCritic, Memory
-from ella.networks.film import assembled
 from ella.ppo.settings import PPOConfig
 from ella.trajectory import Trajectory
 from ella.world.encoding import NUM_ACTIONS
@@ -55,7 +54,7 @@ def collect(
     refill_key, noise_key = jax.random.split(key)
     vector = env.refill(vector, refill_key)
     instructions = env.instruction_table(vector)
-    network = assembled(network, config.network.compute_dtype)
+    network = network.ready_to_act()
     modulations = network.instruct(instructions.tokens)
     noise = jax.random.gumbel(noise_key, (config.rollout_length, config.num_envs, NUM_ACTIONS))
 

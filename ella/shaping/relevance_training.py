@@ -195,7 +195,7 @@ def pair_loss(
 ) -> Float[Array, ""]:
     """Cross-entropy of some pairs."""
     log_relevant, log_irrelevant = jax.vmap(classifier.compare)(
-        jax.vmap(classifier.embed_high)(high), jax.vmap(classifier.embed_low)(low)
+        classifier.embed_high(high), classifier.embed_low(low)
     )
     losses = -jnp.where(relevant, log_relevant, log_irrelevant)
     return jnp.where(used, losses, 0.0).sum() / jnp.maximum(used.sum(), 1)

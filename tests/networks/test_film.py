@@ -59,6 +59,24 @@ def test_one_matrix_is_the_convolution_of_a_whole_grid(grid: int, pool: int) -> 
     np.testing.assert_array_equal(on_grid(ready, flat), on_grid(convolution, flat))
 
 
+@pytest.mark.parametrize(("grid", "pool"), [(4, 2), (2, 1)])
+def test_a_grid_s_matrix_has_the_convolution_s_gradient(grid: int, pool: int) -> None:
+    convolution = Convolution(5, 6, 3, grid=grid, pool=pool, bias=False, key=jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (3, grid, grid, 5))
+    probe = jax.random.normal(jax.random.key(2), (3, grid, grid, 6))
+    ordered = windows(probe) if pool == 2 else probe
+
+    def ours(layer: Convolution) -> jax.Array:
+        flat = x.reshape(3, grid * grid, 5)
+        return (on_grid(layer, flat) * ordered.reshape(3, -1, 6)).sum()
+
+    def theirs(layer: Convolution) -> jax.Array:
+        return (reference_convolution(x, layer) * probe).sum()
+
+    got, want = jax.grad(ours)(convolution).weight, jax.grad(theirs)(convolution).weight
+    np.testing.assert_allclose(got, want, atol=1e-4)
+
+
 def test_onehot_encoding() -> None:
     image = np.random.default_rng(0).integers(0, [11, 6, 3], (2, 7, 7, 3)).astype(np.uint8)
     got = np.asarray(encode_image(jnp.asarray(image), "onehot", "float32"))

@@ -73,6 +73,24 @@ def test_pooling_before_scaling_has_the_same_gradient(x: np.ndarray) -> None:
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["batch", "layer"])
+def test_pooling_a_product_is_pooling_what_it_gives(x: np.ndarray, kind: str) -> None:
+    layer = norm(kind)
+    weight = np.random.default_rng(2).normal(size=(C, C)).astype(np.float32)
+    probe = np.random.default_rng(3).normal(size=(T, B, P, C)).astype(np.float32)
+
+    def product(layer: Normalisation, x: jax.Array, weight: jax.Array) -> jax.Array:
+        return (layer.pooled_product(x, weight, None)[0] * probe).sum()
+
+    def plain(layer: Normalisation, x: jax.Array, weight: jax.Array) -> jax.Array:
+        return (layer.pooled(x @ weight, None)[0] * probe).sum()
+
+    got = jax.jit(jax.value_and_grad(product, argnums=(0, 1, 2)))(layer, x, weight)
+    want = jax.jit(jax.value_and_grad(plain, argnums=(0, 1, 2)))(layer, x, weight)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-3, rtol=1e-3)
+
+
 def test_rows_see_only_their_own_time_step(x: np.ndarray) -> None:
     layer = norm("batch")
     alone = [layer(jnp.asarray(x[t : t + 1]), None)[0][0] for t in range(T)]

@@ -28,8 +28,8 @@ def small(comparison: str) -> RelevanceClassifier:
 def test_l1_is_the_distance_of_the_embeddings():
     classifier = small("l1")
     logs, other_logs = matrix(classifier, HIGH_TOKENS, LOW_TOKENS)
-    high = classifier.embed_high(HIGH_TOKENS[2])
-    low = classifier.embed_low(LOW_TOKENS[30])
+    high = classifier.embed_high(HIGH_TOKENS[2:3])[0]
+    low = classifier.embed_low(LOW_TOKENS[30:31])[0]
     probability = np.exp(-np.abs(np.asarray(high) - np.asarray(low)).sum())
     assert float(jnp.exp(logs[2, 30])) == pytest.approx(probability, rel=1e-4)
     np.testing.assert_allclose(np.exp(logs) + np.exp(other_logs), 1.0, rtol=1e-4)

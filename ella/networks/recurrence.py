@@ -1,0 +1,202 @@
+"""A GRU over sentences and an LSTM over sequences, with their own ways back.
+
+Differentiating a scan keeps every intermediate of every step and does a dozen small operations a
+step on the way back. Here the way forward keeps only its states. The way back first computes the
+gates of all steps at once, and with them the factors by which a step's gradient reaches its
+inputs; the loop that is left multiplies, and the weights' gradient is one product at the end.
+
+Time is the first axis. Call with all rows at once: the weights' gradient of a vmap over rows is
+not one product.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ella.networks.linear import matmul
+
+
+def _weight_gradient(inputs: Array, outputs: Array, dtype: str) -> Array:
+    """Of a product of `inputs` [..., I] with a weight, given the gradient of its `outputs`."""
+    flat_inputs = inputs.reshape(-1, inputs.shape[-1])
+    return matmul(flat_inputs.T, outputs.reshape(-1, outputs.shape[-1]), dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
+def read_words(
+    inputs: Float[Array, "T *rows 3*H"],
+    present: Bool[Array, "T *rows"],
+    weight: Float[Array, "H 3*H"],
+    new_bias: Float[Array, "H"],
+    dtype: str,
+) -> Float[Array, "*rows H"]:
+    """The last state of a GRU that starts from zero and stays where it is at absent words.
+
+    `inputs` is the input's part of the gates, in the order reset, update, new; `new_bias` is
+    added to the state's part of the last.
+    """
+    return _read_words_forward(inputs, present, weight, new_bias, dtype)[0]
+
+
+def _gru_gates(inputs: Array, from_state: Array, new_bias: Array) -> tuple[Array, ...]:
+    """(reset, update, new, the state's part of new before it is reset)."""
+    in_reset, in_update, in_new = jnp.split(inputs, 3, axis=-1)
+    state_reset, state_update, state_new = jnp.split(from_state, 3, axis=-1)
+    reset = jax.nn.sigmoid(in_reset + state_reset)
+    update = jax.nn.sigmoid(in_update + state_update)
+    state_new = state_new + new_bias
+    return reset, update, jnp.tanh(in_new + reset * state_new), state_new
+
+
+def _read_words_forward(
+    inputs: Array, present: Array, weight: Array, new_bias: Array, dtype: str
+) -> tuple[Array, tuple[Array, ...]]:
+    narrow = weight.astype(dtype)
+
+    def read(state: Array, word: tuple[Array, Array]) -> tuple[Array, Array]:
+        inputs, present = word
+        _, update, new, _ = _gru_gates(inputs, matmul(state, narrow, dtype), new_bias)
+        after = jnp.where(present[..., None], (1 - update) * new + update * state, state)
+        return after, state
+
+    start = jnp.zeros((*inputs.shape[1:-1], weight.shape[0]), inputs.dtype)
+    last, before = jax.lax.scan(read, start, (inputs, present))
+    return last, (inputs, present, weight, new_bias, before)
+
+
+def _read_words_backward(
+    dtype: str, kept: tuple[Array, ...], gradient: Array
+) -> tuple[Array, None, Array, Array]:
+    inputs, present, weight, new_bias, before = kept
+    narrow = weight.astype(dtype)
+    gates = _gru_gates(inputs, matmul(before, narrow, dtype), new_bias)
+    reset, update, new, state_new = gates
+    # What one unit of gradient at a step's result becomes before each gate's nonlinearity.
+    to_new = (1 - update) * (1 - jnp.square(new))
+    to_reset = to_new * state_new * reset * (1 - reset)
+    to_update = (before - new) * update * (1 - update)
+    here = present[..., None, None]
+    to_state = jnp.where(here, jnp.stack([to_reset, to_update, to_new * reset], -2), 0)
+    to_inputs = jnp.where(here, jnp.stack([to_reset, to_update, to_new], -2), 0)
+    passed_on = jnp.where(present[..., None], update, 1)
+
+    def flat(x: Array) -> Array:
+        return x.reshape(*x.shape[:-2], -1)
+
+    def back(gradient: Array, word: tuple[Array, Array]) -> tuple[Array, Array]:
+        to_state, passed_on = word
+        through = matmul(flat(gradient[..., None, :] * to_state), narrow.T, dtype)
+        return gradient * passed_on + through, gradient
+
+    _, at_steps = jax.lax.scan(back, gradient, (to_state, passed_on), reverse=True)
+    state_gradient = flat(at_steps[..., None, :] * to_state)
+    return (
+        flat(at_steps[..., None, :] * to_inputs),
+        None,
+        _weight_gradient(before, state_gradient, dtype),
+        (at_steps * to_state[..., 2, :]).reshape(-1, new_bias.shape[0]).sum(axis=0),
+    )
+
+
+read_words.defvjp(_read_words_forward, _read_words_backward)
+
+
+def lstm_step(gates: Float[Array, "*rows 4*M"], cell: Float[Array, "*rows M"]) -> tuple[Array, ...]:
+    """(hidden, cell) after a step, from the gates' sums in the order input, forget, candidate,
+    output."""
+    enter, forget, candidate, leave = jnp.split(gates, 4, axis=-1)
+    cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
+    return jax.nn.sigmoid(leave) * jnp.tanh(cell), cell
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(5, 6))
+def remember_sequence(
+    inputs: Float[Array, "T *rows 4*M"],
+    first: Bool[Array, "T *rows"],
+    hidden: Float[Array, "*rows M"],
+    cell: Float[Array, "*rows M"],
+    weight: Float[Array, "M 4*M"],
+    dtype: str,
+    unroll: int,
+) -> Float[Array, "T *rows M"]:
+    """The hidden states of an LSTM after each step, its memory being cleared before steps that
+    are `first`. `inputs` is the input's part of the gates."""
+    return _remember_forward(inputs, first, hidden, cell, weight, dtype, unroll)[0]
+
+
+def _remember_forward(
+    inputs: Array, first: Array, hidden: Array, cell: Array, weight: Array, dtype: str, unroll: int
+) -> tuple[Array, tuple[Array, ...]]:
+    narrow = weight.astype(dtype)
+
+    def step(
+        memory: tuple[Array, Array], now: tuple[Array, Array]
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        inputs, first = now
+        hidden, cell = (jnp.where(first[..., None], 0, part) for part in memory)
+        hidden, cell = lstm_step(inputs + matmul(hidden, narrow, dtype), cell)
+        return (hidden, cell), (hidden, cell)
+
+    start = (hidden.astype(inputs.dtype), cell.astype(inputs.dtype))
+    _, (hiddens, cells) = jax.lax.scan(step, start, (inputs, first), unroll=unroll)
+    return hiddens, (inputs, first, hidden, cell, weight, hiddens, cells)
+
+
+def _remember_backward(
+    dtype: str, unroll: int, kept: tuple[Array, ...], gradient: Array
+) -> tuple[Array, None, Array, Array, Array]:
+    inputs, first, hidden, cell, weight, hiddens, cells = kept
+    narrow = weight.astype(dtype)
+    starts = first[..., None]
+
+    def before(start: Array, after: Array) -> Array:
+        earlier = jnp.concatenate([start[None].astype(after.dtype), after[:-1]])
+        return jnp.where(starts, 0, earlier)
+
+    hidden_before, cell_before = before(hidden, hiddens), before(cell, cells)
+    gates = inputs + matmul(hidden_before, narrow, dtype)
+    enter, forget, candidate, leave = jnp.split(gates, 4, axis=-1)
+    enter, forget, leave = (jax.nn.sigmoid(gate) for gate in (enter, forget, leave))
+    candidate, shown = jnp.tanh(candidate), jnp.tanh(cells)
+    # What one unit of gradient at the cell (at the hidden state, for the last gate) becomes
+    # before each gate's nonlinearity.
+    to_gates = jnp.stack(
+        [
+            candidate * enter * (1 - enter),
+            cell_before * forget * (1 - forget),
+            enter * (1 - jnp.square(candidate)),
+            shown * leave * (1 - leave),
+        ],
+        axis=-2,
+    )
+    to_cell = leave * (1 - jnp.square(shown))
+    from_cell = jnp.arange(4)[:, None] < 3
+
+    def back(
+        later: tuple[Array, Array], now: tuple[Array, ...]
+    ) -> tuple[tuple[Array, Array], Array]:
+        gradient, to_gates, to_cell, forget, starts = now
+        at_hidden = gradient + later[0]
+        at_cell = later[1] + at_hidden * to_cell
+        at_gates = jnp.where(from_cell, at_cell[..., None, :], at_hidden[..., None, :]) * to_gates
+        at_gates = at_gates.reshape(*at_gates.shape[:-2], -1)
+        earlier = (matmul(at_gates, narrow.T, dtype), at_cell * forget)
+        return jax.tree.map(lambda part: jnp.where(starts, 0, part), earlier), at_gates
+
+    nothing = (jnp.zeros_like(gradient[0]), jnp.zeros_like(gradient[0]))
+    steps = (gradient, to_gates, to_cell, forget, starts)
+    (at_start, at_start_cell), at_gates = jax.lax.scan(
+        back, nothing, steps, reverse=True, unroll=unroll
+    )
+    return (
+        at_gates,
+        None,
+        at_start.astype(hidden.dtype),
+        at_start_cell.astype(cell.dtype),
+        _weight_gradient(hidden_before, at_gates, dtype),
+    )
+
+
+remember_sequence.defvjp(_remember_forward, _remember_backward)
