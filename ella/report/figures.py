@@ -51,6 +51,11 @@ ELLA_PANELS = {
 """Measurements of ELLA's decomposition and what their axes are called."""
 
 
+LEGEND_LINE, LEGEND_CHARACTER, LEGEND_ROW = 0.6, 0.085, 0.2
+"""Inches of a legend's entry: the sample with its margins, one character of text at most, and the
+height of a line. A figure has room for one."""
+
+
 def write_figures(summary: Summary, folder: Path) -> list[Path]:
     """Draw all figures the summary has data for; returns the files."""
     import matplotlib as mpl
@@ -58,7 +63,7 @@ def write_figures(summary: Summary, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with mpl.rc_context(STYLE):
-        for name, figure in _figures(summary):
+        for name, figure in draw(summary):
             for ending in FORMATS:
                 path = folder / f"{name}.{ending}"
                 # No dates inside, so that the same data give the same bytes.
@@ -68,7 +73,8 @@ def write_figures(summary: Summary, folder: Path) -> list[Path]:
     return paths
 
 
-def _figures(summary: Summary) -> "Iterator[tuple[str, Figure]]":
+def draw(summary: Summary) -> "Iterator[tuple[str, Figure]]":
+    """(name, figure) of all figures the summary has data for, in matplotlib's current style."""
     yield "learning-curves", _curves(summary, "mean")
     yield "learning-curves-iqm", _curves(summary, "iqm")
     yield "area-under-curve", _areas(summary)
@@ -116,8 +122,20 @@ def _legend(figure: "Figure", summary: Summary, labels: list[str], title: str) -
 
     paint = colours(summary.labels)
     handles = [Line2D([], [], color=paint[label][0], linewidth=3) for label in labels]
-    columns = max(1, min(len(labels), round(figure.get_figwidth() / 1.6)))
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns, title=title)
+    wrapped = [_wrapped(label, figure.get_figwidth()) for label in labels]
+    longest = max(len(line) for label in wrapped for line in label.split("\n"))
+    entry = LEGEND_LINE + longest * LEGEND_CHARACTER
+    columns = max(1, min(len(labels), int(figure.get_figwidth() / entry)))
+    title = _wrapped(title, figure.get_figwidth())
+    rows = [wrapped[start : start + columns] for start in range(0, len(wrapped), columns)]
+    lines = sum(1 + max(label.count("\n") for label in row) for row in rows) + title.count("\n")
+    figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (lines - 1))
+    figure.legend(handles, wrapped, loc="outside upper center", ncols=columns, title=title)
+
+
+def _wrapped(label: str, width: float) -> str:
+    """Text in lines that fit into `width` inches beside the legend's sample."""
+    return textwrap.fill(label, max(1, int((width - LEGEND_LINE) / LEGEND_CHARACTER)))
 
 
 def _draw_band(axes: "Axes", group: Group, name: str, kind: str, colour: str) -> None:
@@ -197,7 +215,8 @@ def _ratios(summary: Summary) -> "Figure":
         axes.xaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         axes.set_title(task)
-        axes.set_xlabel(f"frames of {summary.baseline} ÷ frames of the method")
+        label = f"frames of {summary.baseline} ÷ frames of the method"
+        axes.set_xlabel(textwrap.fill(label, 48))
     shown = [label for label in summary.labels if label in labels]
     _legend(figure, summary, shown, f"how much faster than {summary.baseline}, 95 % intervals")
     return figure
