@@ -7,7 +7,8 @@ from typing import Any
 
 from ella.errors import InputError
 from ella.experiment.launch import standing
-from ella.experiment.run import PlannedRun, RunResult, train_together
+from ella.experiment.planned_run import PlannedRun
+from ella.experiment.run import RunResult, train_together
 
 RETRIES = 3
 """How often a program is begun again where its newest checkpoint stands after its worker died."""

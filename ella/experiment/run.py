@@ -26,7 +26,9 @@ from ella.experiment.config import Settings
 from ella.experiment.export import export_policies
 from ella.experiment.methods import build_shaper, check_method
 from ella.experiment.metrics import LogLine, MetricsFile, averages, non_finite
+from ella.experiment.planned_run import PlannedRun, seeds_of
 from ella.experiment.program import SeedProgram, States, seed_mesh
+from ella.experiment.rates import remember_rate
 from ella.experiment.run_log import AbstractLogSink, TensorBoardLog, WandbLog
 from ella.experiment.settings_file import to_json
 from ella.measurement import Measurements
@@ -57,15 +59,6 @@ class RunResult:
     """By each seed."""
     last: LogLine | None
     """The last log line of this call."""
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """A run to be trained, or trained further."""
-
-    spec: TaskSpec
-    settings: Settings
-    directory: Path
 
 
 Sinks = Callable[[PlannedRun], Sequence[AbstractLogSink]]
@@ -390,15 +383,20 @@ class _Training:
             states, measured = self.program.advance(states, iteration, count)
             measured = hosts.fetched(measured)
             elapsed = time.perf_counter() - began
-            self._log(members, measured, iteration, count, elapsed)
+            rate = self._frames(count) * seeds_of(self.group) / elapsed
+            self._log(members, measured, iteration, count, elapsed, rate)
             if all(member.diverged_at is not None for member in members):
                 return states, iteration, Outcome.DIVERGED
             iteration += count
             finished, stopping = iteration >= settings.iterations, hosts.any_process(stop())
+            saved = False
             for member, trained in zip(members, states, strict=True):
                 due = iteration - member.saved >= settings.log.checkpoint_every
                 if member.diverged_at is None and (finished or stopping or due):
                     member.save(trained, iteration)
+                    saved = True
+            if saved and hosts.leads():
+                remember_rate(self.group, rate)
             if stopping and not finished:
                 return states, iteration, Outcome.INTERRUPTED
         return states, iteration, Outcome.FINISHED
@@ -410,10 +408,9 @@ class _Training:
         iteration: int,
         count: int,
         elapsed: float,
+        rate: float,
     ) -> None:
         """Log what `count` iterations after `iteration` measured; remember who diverged."""
-        all_seeds = sum(planned.settings.seeds for planned in self.group)
-        rate = self._frames(count) * all_seeds / elapsed
         reached = iteration + count
         for member, sums in zip(members, measured, strict=True):
             if member.diverged_at is not None:
@@ -431,7 +428,7 @@ class _Training:
                 )
                 continue
             # A run's share of the time of a program that trains others too.
-            member.seconds += elapsed * member.planned.settings.seeds / all_seeds
+            member.seconds += elapsed * member.planned.settings.seeds / seeds_of(self.group)
             member.write(
                 LogLine(reached, self._frames(reached), member.seconds, rate, averages(sums))
             )
