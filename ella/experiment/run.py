@@ -1,7 +1,6 @@
 """Training runs: from a task and settings to a directory of metrics, checkpoints and policies."""
 
 import errno
-import os
 import signal
 import sys
 import time
@@ -177,7 +176,8 @@ def run_shaper(
     else:
         arrays, static = eqx.partition(build_shaper(spec, settings, say=say), eqx.is_array)
         if jax.tree.leaves(arrays) and hosts.leads():
-            _save(store, arrays, 0)
+            with _writing("the shaper", store.directory):
+                store.save(arrays, 0)
     return eqx.combine(hosts.from_leader(arrays), static)
 
 
@@ -283,7 +283,8 @@ class _Member:
     def write(self, line: LogLine) -> None:
         """Log a line."""
         if hosts.leads():
-            self.metrics.append(line)
+            with _writing("metrics", self.planned.directory):
+                self.metrics.append(line)
         for log in self.logs:
             log.write(line)
         self.last = line
@@ -292,7 +293,8 @@ class _Member:
         """Write a checkpoint."""
         states = hosts.fetched(states)
         if hosts.leads():
-            _save(self.store, states, iteration)
+            with _writing("a checkpoint", self.store.directory):
+                self.store.save(states, iteration)
         self.saved = iteration
 
     def result(self, outcome: Outcome, iteration: int) -> RunResult:
@@ -348,7 +350,8 @@ class _Training:
             if hosts.leads():
                 policies = planned.directory / run_directory.POLICIES
                 frames = result.frames
-                export_policies(planned.spec, planned.settings, *parts, policies, frames=frames)
+                with _writing("policies", policies):
+                    export_policies(planned.spec, planned.settings, *parts, policies, frames=frames)
         return results
 
     def _restored(self, states: States) -> tuple[States, int]:
@@ -449,17 +452,18 @@ def store_of(planned: PlannedRun) -> CheckpointStore:
     )
 
 
-def _save(store: CheckpointStore, states: PyTree, iteration: int) -> None:
+@contextmanager
+def _writing(what: str, directory: Path) -> Iterator[None]:
+    """Turn what the disk refuses into one line. Whatever the run saved before stays."""
     try:
-        store.save(states, iteration)
+        yield
     except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"cannot write a checkpoint to {store.directory}: {reason}") from error
-    except ValueError as error:
-        # TensorStore reports a full disk as a ValueError of one long sentence after another.
-        full = os.strerror(errno.ENOSPC)
-        reason = full if full in str(error) else str(error).splitlines()[0]
-        raise InputError(f"cannot write a checkpoint to {store.directory}: {reason}") from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "make room" if full else "put that right"
+        raise InputError(
+            f"cannot write {what} to {directory}: {error.strerror or error}; {remedy}, then resume "
+            "the run"
+        ) from error
 
 
 @contextmanager
