@@ -97,6 +97,11 @@ def _ella_with(context: MethodContext, relevance: AbstractRelevance) -> Abstract
         if context.trained
         else untrained_termination(low_level, settings.ella.termination)
     )
+    if context.trained:
+        context.say(
+            f"termination classifier of {low_level.name}: {termination.record['accuracy']:.1%} "
+            "balanced accuracy on what was held out"
+        )
     return ELLA(
         termination=termination.prepared(settings.ppo.network.compute_dtype),
         relevance=relevance,
