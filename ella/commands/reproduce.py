@@ -27,6 +27,7 @@ SECONDS_BETWEEN_LINES = 10.0
 LEFT_COLUMNS = ("run", "network")
 DROPPED_COLUMNS: Sequence[Sequence[str]] = ((), ("network",), ("network", "seeds", "program"))
 """Of the list, in ever narrower terminals."""
+NOT_COUNTED = "without compilation and offline stages"
 
 
 @dataclass(frozen=True)
@@ -209,10 +210,12 @@ def _list(
     print_whole(*tables)
     sys.stdout.write("\nframes are of each seed; runs of one program are trained together\n")
     if total is not None:
-        sys.stdout.write(f"about {_clock(total)} on this device\n")
+        sys.stdout.write(f"about {_clock(total)} on this device, {NOT_COUNTED}\n")
         return
     if any(known):
-        sys.stdout.write(f"about {_clock(sum(known))} on this device, without those marked ?\n")
+        sys.stdout.write(
+            f"about {_clock(sum(known))} on this device, {NOT_COUNTED} and without those marked ?\n"
+        )
     sys.stdout.write(
         "?: no such network has been trained on this kind of device yet; --measure times a moment "
         "of it (minutes on a processor), and every run that is trained tells its rate\n"

@@ -19,7 +19,7 @@ from ella.experiment.checkpoint import (
     write_durably,
 )
 from ella.experiment.config import Settings
-from ella.experiment.run_directory import POLICIES, spec_of
+from ella.experiment.run_directory import CONFIG_FILE, POLICIES, spec_of
 from ella.experiment.settings_file import read_table, to_json, updated
 from ella.networks.actor_critic import ActorCritic, NetworkConfig, RunningStatistics
 from ella.world.grammar import VOCABULARY
@@ -111,6 +111,8 @@ def policy_files(directory: Path) -> list[Path]:
         for path in (directory / POLICIES).glob("seed-*.json")
         if path.stem.removeprefix("seed-").isdecimal()
     }
+    if not found and not (directory / CONFIG_FILE).is_file():
+        raise InputError(f"{directory} is not a run: it has no {CONFIG_FILE}")
     if not found:
         raise InputError(
             f"{directory} holds no policies: they are written when training ends or is "
