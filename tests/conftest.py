@@ -10,6 +10,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+# Rates and classifiers of tests are none of the user's.
+os.environ["ELLA_CACHE"] = str(CACHE.with_name("ella"))
 # Tests run each program a few times only: compiling it well costs more than it gains.
 QUICK_COMPILATION = (
     "--xla_backend_optimization_level=0",

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from ella.experiment.config import Settings
+from ella.experiment.methods import assumed_steps, bonus_bound, ella_bonus
 from ella.ppo.settings import PPOConfig
 from ella.shaping.bound import largest_bonus
 from ella.shaping.oracle import low_level_of
@@ -47,6 +49,8 @@ def run(arguments: Arguments) -> None:
         arguments.completions,
     )
     steps = horizon if arguments.steps is None else arguments.steps
+    defaults = Settings()
+    trained_steps = assumed_steps(task, defaults)
     if arguments.json:
         table = {"task": task.name, "bound": bound, "steps": steps, "low_level": count}
         sys.stdout.write(json.dumps(table) + "\n")
@@ -56,4 +60,6 @@ def run(arguments: Arguments) -> None:
         f"{task.name}: solutions of at most {steps} steps, horizon {horizon}, "
         f"{arguments.completions or count} low-level completions, discount {arguments.discount:g}, "
         f"reward times {arguments.reward_scale:g}\n"
+        f"ella train: a bonus of {ella_bonus(task, defaults):g} unless told, and a warning beyond "
+        f"{bonus_bound(task, defaults, trained_steps):.3g}, the bound for {trained_steps} steps\n"
     )

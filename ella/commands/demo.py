@@ -8,6 +8,7 @@ import jax
 from rich.console import Console
 
 from ella.commands.show import write_episode
+from ella.errors import InputError
 from ella.experiment import presets
 from ella.experiment.evaluation import evaluate
 from ella.experiment.export import load_policy
@@ -38,6 +39,8 @@ class Arguments:
 
 def run(arguments: Arguments) -> int:
     """Train, measure, draw, film."""
+    if arguments.episodes < 1:
+        raise InputError(f"episodes must be at least 1, not {arguments.episodes}")
     console = Console(stderr=True, highlight=False, soft_wrap=True)
 
     def say(line: str) -> None:

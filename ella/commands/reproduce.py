@@ -9,19 +9,25 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from rich.console import Console
-from rich.table import Table
 from tyro.conf import Positional, arg
 
 from ella.commands import report
+from ella.commands.tables import plain_table, print_whole
 from ella.commands.train import EXIT_DIVERGED, EXIT_INTERRUPTED
 from ella.errors import InputError
 from ella.experiment import launch, rates, reproduction
+from ella.experiment.benchmark import measure_rate
 from ella.experiment.metrics import LogLine
+from ella.experiment.planned_run import PlannedRun
 from ella.experiment.ray_launcher import train_on_ray
-from ella.experiment.run import Outcome, PlannedRun, RunResult
+from ella.experiment.run import Outcome, RunResult
 from ella.experiment.run_log import AbstractLogSink, headline
 
 SECONDS_BETWEEN_LINES = 10.0
+LEFT_COLUMNS = ("run", "network")
+DROPPED_COLUMNS: Sequence[Sequence[str]] = ((), ("network",), ("network", "seeds", "program"))
+"""Of the list, in ever narrower terminals."""
+NOT_COUNTED = "without compilation and offline stages"
 
 
 @dataclass(frozen=True)
@@ -38,9 +44,13 @@ class Arguments:
     out: Path = Path("reproduction")
     """Folder for the runs and figures."""
     list: bool = False
-    """Only list the runs, their frames, what is done and how long the rest takes on this device."""
+    """Only list the runs, their frames, what is done and, where this kind of device has trained
+    such runs before, how long the rest takes."""
     json: bool = False
     """List as JSON."""
+    measure: bool = False
+    """List, after a moment of training on this device where its rate is not known yet: seconds on
+    a GPU, minutes on a processor."""
     tasks: tuple[str, ...] = ()
     """Only the runs on these tasks."""
     methods: tuple[str, ...] = ()
@@ -59,7 +69,7 @@ class Arguments:
 
 def run(arguments: Arguments) -> int:
     """List, or train and draw."""
-    only_list = arguments.list or arguments.json
+    only_list = arguments.list or arguments.json or arguments.measure
     if not arguments.figure and not only_list:
         known = ", ".join((*reproduction.FIGURES, reproduction.ALL))
         raise InputError(f"name a figure: {known}; --list shows their runs")
@@ -77,6 +87,8 @@ def run(arguments: Arguments) -> int:
     open_runs = launch.unfinished(runs)
     groups = launch.groups_of(open_runs, arguments.together)
     if only_list:
+        if arguments.measure:
+            _measure(groups)
         _list(runs, groups, as_json=arguments.json)
         return 0
     console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -173,45 +185,74 @@ def _list(
                 "seconds": 0.0 if program is None else seconds[planned.directory],
             }
         )
-    total = sum(row["seconds"] for row in rows)
+    known = [row["seconds"] for row in rows if row["seconds"] is not None]
+    total = sum(known) if len(known) == len(rows) else None
     if as_json:
         sys.stdout.write(json.dumps({"runs": rows, "seconds": total}, indent=2) + "\n")
         return
-    table = Table(
-        caption=f"about {_clock(total)} on this device; runs of one program are trained together"
-    )
-    for name in ("run", "frames a seed", "seeds", "network", "done", "program", "time"):
-        table.add_column(name, justify="left" if name in ("run", "network") else "right")
-    for row in rows:
-        table.add_row(
-            row["run"],
-            f"{row['frames']:,}",
-            str(row["seeds"]),
-            row["network"],
-            f"{row['done']:.0%}",
-            str(row["program"] or ""),
-            _clock(row["seconds"]),
+    texts = [
+        {
+            "run": row["run"],
+            "frames": f"{row['frames']:,}",
+            "seeds": str(row["seeds"]),
+            "network": row["network"],
+            "done": f"{row['done']:.0%}",
+            "program": str(row["program"] or ""),
+            "time": "?" if row["seconds"] is None else _clock(row["seconds"]),
+        }
+        for row in rows
+    ]
+    tables = []
+    for dropped in DROPPED_COLUMNS:
+        names = [name for name in texts[0] if name not in dropped]
+        cells = [[text[name] for name in names] for text in texts]
+        tables.append(plain_table(names, cells, left=LEFT_COLUMNS))
+    print_whole(*tables)
+    sys.stdout.write("\nframes are of each seed; runs of one program are trained together\n")
+    if total is not None:
+        sys.stdout.write(f"about {_clock(total)} on this device, {NOT_COUNTED}\n")
+        return
+    if any(known):
+        sys.stdout.write(
+            f"about {_clock(sum(known))} on this device, {NOT_COUNTED} and without those marked ?\n"
         )
-    Console(highlight=False).print(table)
+    sys.stdout.write(
+        "?: no such network has been trained on this kind of device yet; --measure times a moment "
+        "of it (minutes on a processor), and every run that is trained tells its rate\n"
+    )
 
 
-def _estimates(groups: Sequence[Sequence[PlannedRun]]) -> dict[Path, float]:
-    """Seconds of each run that is not done: its share of its program's."""
-    found = {}
+def _estimates(groups: Sequence[Sequence[PlannedRun]]) -> dict[Path, float | None]:
+    """Seconds of each run that is not done, its share of its program's; None where this kind of
+    device never trained such a program."""
+    found: dict[Path, float | None] = {}
     for group in groups:
         rate = rates.known_rate(group)
-        if rate is None:
-            sys.stderr.write(
-                f"measuring the rate of {len(group)} runs like {group[0].directory.name}\n"
-            )
-            rate = rates.measure_rate(group)
         for planned in group:
-            found[planned.directory] = launch.seed_frames_left(planned) / rate
+            left = launch.seed_frames_left(planned)
+            found[planned.directory] = None if rate is None else left / rate
     return found
+
+
+def _measure(groups: Sequence[Sequence[PlannedRun]]) -> None:
+    """Time a moment of every program whose rate is not known, and tell how that goes."""
+    for index, group in enumerate(groups):
+        if rates.known_rate(group) is not None:
+            continue
+
+        def say(line: str, number: int = index + 1) -> None:
+            sys.stderr.write(f"measuring program {number} of {len(groups)}: {line}\n")
+            sys.stderr.flush()
+
+        rate = measure_rate(group, say=say)
+        say(f"{rate:,.0f} frames a second")
 
 
 def _clock(seconds: float) -> str:
     minutes = round(seconds / 60)
     if seconds < 60:
         return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours / 24:.1f} days"

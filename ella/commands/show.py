@@ -65,6 +65,8 @@ def _actor(arguments: Arguments) -> tuple[Environment, Policy, str]:
 
         trained = load_policy(Path(arguments.task), arguments.seed_index)
         return make(trained.spec), trained_policy(trained), f"trained-{trained.seed}"
+    if len(Path(arguments.task).parts) > 1:
+        raise InputError(f"{arguments.task} is not the directory of a run, nor a task's name")
     world = make(arguments.task)
     if arguments.policy == "expert":
         return world, expert_policy(world), "expert"

@@ -12,9 +12,12 @@ from jaxtyping import PyTree
 
 from ella.experiment.config import Settings
 from ella.experiment.methods import build_shaper
+from ella.experiment.planned_run import PlannedRun, seeds_of
 from ella.experiment.program import training_key
+from ella.experiment.rates import remember_rate
 from ella.experiment.run import make_program
 from ella.networks.actor_critic import ActorCritic
+from ella.shaping.shaper import NoShaping
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.environment import Environment, make
 
@@ -61,6 +64,33 @@ def benchmark(
             seconds[what].append(time.perf_counter() - began)
     frames = iterations * settings.ppo.frames_per_iteration * settings.seeds
     return [_rate(what, frames, spent) for what, spent in seconds.items()]
+
+
+def measure_rate(
+    group: Sequence[PlannedRun], *, say: Callable[[str], None], iterations: int = 2
+) -> float:
+    """Train a group's learner without shaping for a moment, and remember its frames a second.
+
+    A processor is as fast with one seed as with many; there only one is trained.
+    """
+    seeds = 1 if jax.default_backend() == "cpu" else seeds_of(group)
+    settings = replace(group[0].settings, method="ppo", seeds=seeds, seed=0)
+    say("compiling")
+    program = make_program([settings], make(group[0].spec), [NoShaping()])
+    states = program.start([settings.seed_numbers])
+    program.prepare(states)
+    program.compile()
+    elapsed = 0.0
+    for iteration in range(iterations + 1):
+        began = time.perf_counter()
+        states, _ = jax.block_until_ready(program.advance(states, iteration, 1))
+        spent = time.perf_counter() - began
+        say(f"iteration {iteration + 1} of {iterations + 1}: {spent:.1f} s")
+        # The first is slower than those to come.
+        elapsed += spent if iteration else 0.0
+    rate = iterations * seeds * settings.ppo.frames_per_iteration / elapsed
+    remember_rate(group, rate)
+    return rate
 
 
 def _rate(what: str, frames: int, seconds: list[float]) -> Rate:

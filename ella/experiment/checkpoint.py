@@ -9,11 +9,13 @@ complete or absent:
 The checksums tell a damaged checkpoint from a good one before anything is restored.
 """
 
+import errno
 import hashlib
 import json
 import logging
 import os
 import shutil
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +31,8 @@ from jaxtyping import PyTree
 from ella.errors import InputError
 
 FORMAT_VERSION = 1
+UNFINISHED = ".unfinished-"
+"""Begins the name of a checkpoint that is being written."""
 _DIGITS = 9
 _OVERHEAD = 1 << 20
 """Bytes of a checkpoint beside its arrays, with room to spare."""
@@ -61,17 +65,31 @@ class CheckpointStore:
         """Write a checkpoint of `state`, then drop the oldest beyond `keep`."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._remove_unfinished()
-        unfinished = self.directory / f".unfinished-{iteration}"
+        unfinished = self.directory / f"{UNFINISHED}{iteration}"
         arrays = {
             name: np.asarray(jax.device_get(leaf)) for name, leaf in named_arrays(state).items()
         }
         _check_space(self.directory, sum(array.nbytes for array in arrays.values()) + _OVERHEAD)
         try:
-            with _quiet_logs(), _checkpointer() as checkpointer:
-                checkpointer.save((unfinished / "state").absolute(), arrays)
+            with _quiet_logs(), _quiet_threads(), _checkpointer() as checkpointer:
+                try:
+                    checkpointer.save((unfinished / "state").absolute(), arrays)
+                except ValueError as error:
+                    raise _disk_error(error) from error
+            self._finish(unfinished, arrays, iteration)
         except Exception:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
+        final = self.directory / f"{iteration:0{_DIGITS}d}"
+        if final.exists():
+            shutil.rmtree(final)
+        os.replace(unfinished, final)
+        _sync_directory(self.directory)
+        for old in self.paths()[: -self.keep]:
+            shutil.rmtree(old, ignore_errors=True)
+        return final
+
+    def _finish(self, unfinished: Path, arrays: dict[str, np.ndarray], iteration: int) -> None:
         manifest = {
             "format_version": FORMAT_VERSION,
             "fingerprint": self.fingerprint,
@@ -82,14 +100,6 @@ class CheckpointStore:
             "files": _file_sums(unfinished / "state"),
         }
         write_durably(unfinished / "manifest.json", json.dumps(manifest))
-        final = self.directory / f"{iteration:0{_DIGITS}d}"
-        if final.exists():
-            shutil.rmtree(final)
-        os.replace(unfinished, final)
-        _sync_directory(self.directory)
-        for old in self.paths()[: -self.keep]:
-            shutil.rmtree(old, ignore_errors=True)
-        return final
 
     def paths(self) -> list[Path]:
         """Complete checkpoints, oldest first."""
@@ -153,7 +163,7 @@ class CheckpointStore:
         return Checkpoint(replace_arrays(like, arrays), int(manifest["iteration"]), path)
 
     def _remove_unfinished(self) -> None:
-        for path in self.directory.glob(".unfinished-*"):
+        for path in self.directory.glob(f"{UNFINISHED}*"):
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -200,12 +210,22 @@ def fingerprint(settings: Any) -> str:
 
 def write_durably(path: Path, text: str) -> None:
     """Replace a small file in one step, so that a reader sees the old or the new text."""
+    replace_durably(path, text.encode())
+
+
+def replace_durably(path: Path, content: bytes) -> None:
+    """Replace a file in one step; if that fails, the old one stays and nothing else is left."""
     unfinished = path.with_name(f".{path.name}.unfinished")
-    with unfinished.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
+    try:
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        error.filename = error.filename or str(path)
+        raise
 
 
 @contextmanager
@@ -218,6 +238,34 @@ def _quiet_logs() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+@contextmanager
+def _quiet_threads() -> Iterator[None]:
+    """After one array could not be written, the threads that write the others complain that Orbax
+    no longer listens. They may do so later, so only a success puts things back as they were."""
+    before, logger = sys.unraisablehook, logging.getLogger("asyncio")
+
+    def pass_on(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
+
+    def is_not_of_a_checkpoint(record: logging.LogRecord) -> bool:
+        return UNFINISHED not in record.getMessage()
+
+    sys.unraisablehook = pass_on
+    logger.addFilter(is_not_of_a_checkpoint)
+    yield
+    sys.unraisablehook = before
+    logger.removeFilter(is_not_of_a_checkpoint)
+
+
+def _disk_error(error: ValueError) -> OSError:
+    """What TensorStore says in one long sentence after another."""
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if os.strerror(number) in str(error):
+            return OSError(number, os.strerror(number))
+    return OSError(errno.EIO, str(error).splitlines()[0])
 
 
 def _is_key(leaf: Any) -> bool:

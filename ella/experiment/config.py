@@ -48,8 +48,12 @@ class EllaOptions:
     neutralise: bool = True
     """Whether a success takes the episode's bonuses back with its last reward."""
     optimal_steps: int | None = None
-    """The most steps an optimal solution needs, where that is known: the bonus is compared with
-    the bound under this assumption."""
+    """The most steps an optimal solution is assumed to need; a bonus beyond the bound that follows
+    is warned of. By default what the paper's lambda rests on, 40, and the horizon for
+    openpick-maze, sequence-maze and tasks of your own."""
+    max_completions: int | None = None
+    """The most low-level instructions one episode is assumed to complete, for the same bound; all
+    by default."""
     termination: TerminationTrainingSettings = field(default_factory=TerminationTrainingSettings)
     """The termination classifier, trained offline."""
     examples: Path | None = None

@@ -1,7 +1,6 @@
 """Exported policies: weights as safetensors, everything else as JSON, never a pickle."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,14 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from ella.errors import InputError
-from ella.experiment.checkpoint import named_arrays, replace_arrays, write_durably
+from ella.experiment.checkpoint import (
+    named_arrays,
+    replace_arrays,
+    replace_durably,
+    write_durably,
+)
 from ella.experiment.config import Settings
-from ella.experiment.run_directory import POLICIES, spec_of
+from ella.experiment.run_directory import CONFIG_FILE, POLICIES, spec_of
 from ella.experiment.settings_file import read_table, to_json, updated
 from ella.networks.actor_critic import ActorCritic, NetworkConfig, RunningStatistics
 from ella.world.grammar import VOCABULARY
@@ -61,9 +65,7 @@ def save_policy(policy: Policy, path: Path) -> None:
         name: np.ascontiguousarray(array)
         for name, array in named_arrays(_arrays(policy.network, policy.statistics)).items()
     }
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_bytes(save(arrays))
-    os.replace(unfinished, path.with_suffix(".safetensors"))
+    replace_durably(path.with_suffix(".safetensors"), save(arrays))
     table = {
         "format_version": FORMAT_VERSION,
         "task": to_json(policy.spec),
@@ -109,6 +111,8 @@ def policy_files(directory: Path) -> list[Path]:
         for path in (directory / POLICIES).glob("seed-*.json")
         if path.stem.removeprefix("seed-").isdecimal()
     }
+    if not found and not (directory / CONFIG_FILE).is_file():
+        raise InputError(f"{directory} is not a run: it has no {CONFIG_FILE}")
     if not found:
         raise InputError(
             f"{directory} holds no policies: they are written when training ends or is "

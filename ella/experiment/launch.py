@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from ella.errors import InputError
 from ella.experiment import metrics, run_directory
-from ella.experiment.rates import remember_rate
+from ella.experiment.planned_run import PlannedRun, seeds_of
 from ella.experiment.run import (
     Outcome,
-    PlannedRun,
     RunResult,
     Sinks,
     can_train_together,
@@ -59,10 +58,9 @@ def groups_of(
     groups: list[list[PlannedRun]] = []
     for planned in runs:
         for group in groups:
-            seeds = sum(member.settings.seeds for member in (*group, planned))
             if (
                 can_train_together(group[0], planned)
-                and seeds <= most_seeds
+                and seeds_of((*group, planned)) <= most_seeds
                 and _share_a_checkpoint((*group, planned))
             ):
                 group.append(planned)
@@ -100,11 +98,7 @@ def train_here(
     for index, group in enumerate(groups):
         names = ", ".join(planned.directory.name for planned in group)
         say(f"program {index + 1} of {len(groups)}: {names}")
-        ended = train_together(group, resume=True, sinks=sinks, say=say, command=command)
-        lines = [result.last for result in ended if result.last is not None]
-        if lines:
-            remember_rate(group, lines[-1].frames_per_second)
-        results += ended
+        results += train_together(group, resume=True, sinks=sinks, say=say, command=command)
         if any(result.outcome == Outcome.INTERRUPTED for result in results):
             break
     return results

@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +80,7 @@ class MetricsFile:
         return float(kept[-1]["seconds"]) if kept else 0.0
 
     def append(self, line: LogLine) -> None:
-        """Add the rows of one log line in a single write."""
+        """Add the rows of one log line, or none of them."""
         clock = (f"{line.seconds:.3f}", f"{line.frames_per_second:.1f}")
         rows = [
             (
@@ -93,11 +92,14 @@ class MetricsFile:
             )
             for index, seed in enumerate(self.seeds)
         ]
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-        try:
-            os.write(descriptor, _csv_lines(rows).encode())
-        finally:
-            os.close(descriptor)
+        with self.path.open("ab", buffering=0) as file:
+            before, left = file.tell(), _csv_lines(rows).encode()
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:
+                file.truncate(before)
+                raise
 
 
 def read_rows(directory: Path) -> list[dict[str, str]]:

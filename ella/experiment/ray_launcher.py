@@ -2,12 +2,14 @@
 
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from ella.errors import InputError
 from ella.experiment.launch import standing
-from ella.experiment.run import PlannedRun, RunResult, train_together
+from ella.experiment.planned_run import PlannedRun
+from ella.experiment.run import RunResult, train_together
 
 RETRIES = 3
 """How often a program is begun again where its newest checkpoint stands after its worker died."""
@@ -31,6 +33,7 @@ def train_on_ray(
     """
     try:
         import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
     except ImportError as error:
         raise InputError("the Ray launcher needs ray: pip install 'ella[ray]'") from error
 
@@ -54,12 +57,15 @@ def train_on_ray(
             max_calls=1,
             runtime_env={"env_vars": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}},
         )(_train_group)
+        # Takes no processor from the tasks, and is lost with the driver only.
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        remarks = ray.remote(_Remarks).options(num_cpus=0, scheduling_strategy=here).remote()
         pending = {
-            task.remote([_portable(planned) for planned in group], list(command)): group
+            task.remote([_portable(planned) for planned in group], list(command), remarks): group
             for group in groups
         }
-        say(f"{len(pending)} programs on a cluster of {len(ray.nodes())} machines")
-        return _gathered(ray, pending, say)
+        say(f"programs: {len(pending)}; machines in the cluster: {len(ray.nodes())}")
+        return _gathered(ray, pending, remarks, say)
     finally:
         ray.shutdown()
 
@@ -75,9 +81,38 @@ def _check_reachable(address: str | None) -> None:
         raise InputError(f"no Ray cluster at {address}: {error.strerror or error}") from error
 
 
-def _train_group(group: Sequence[PlannedRun], command: Sequence[str]) -> list[RunResult]:
+class _Remarks:
+    """What workers say and the driver has not taken yet."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def add(self, line: str) -> None:
+        self._lines.append(line)
+
+    def take(self) -> list[str]:
+        lines, self._lines = self._lines, []
+        return lines
+
+
+def _train_group(
+    group: Sequence[PlannedRun], command: Sequence[str], remarks: Any
+) -> list[RunResult]:
     """In a worker: start, or go on where the newest checkpoint stands."""
-    return train_together(group, resume=True, command=command)
+    import ray
+
+    names = _names(group)
+
+    def say(line: str) -> None:
+        # Training is worth more than what is said about it.
+        with suppress(ray.exceptions.RayError):
+            ray.get(remarks.add.remote(f"{names}: {line}"))
+
+    return train_together(group, resume=True, say=say, command=command)
+
+
+def _names(group: Sequence[PlannedRun]) -> str:
+    return ", ".join(planned.directory.name for planned in group)
 
 
 def _portable(planned: PlannedRun) -> PlannedRun:
@@ -86,15 +121,18 @@ def _portable(planned: PlannedRun) -> PlannedRun:
 
 
 def _gathered(
-    ray: Any, pending: dict[Any, Sequence[PlannedRun]], say: Callable[[str], None]
+    ray: Any, pending: dict[Any, Sequence[PlannedRun]], remarks: Any, say: Callable[[str], None]
 ) -> list[RunResult]:
     results: list[RunResult] = []
     told: dict[str, int] = {}
     while pending:
         done, _ = ray.wait(list(pending), num_returns=1, timeout=POLL_SECONDS)
+        with suppress(ray.exceptions.RayError):
+            for line in ray.get(remarks.take.remote()):
+                say(line)
         for reference in done:
             group = pending.pop(reference)
-            names = ", ".join(planned.directory.name for planned in group)
+            names = _names(group)
             try:
                 results += ray.get(reference)
             except ray.exceptions.RayTaskError as error:

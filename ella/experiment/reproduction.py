@@ -9,7 +9,7 @@ from typing import Any
 from ella.errors import InputError, unknown_name
 from ella.experiment import presets
 from ella.experiment.config import Settings
-from ella.experiment.run import PlannedRun
+from ella.experiment.planned_run import PlannedRun
 from ella.experiment.settings_file import updated
 from ella.world import tasks
 

@@ -1,7 +1,6 @@
 """Training runs: from a task and settings to a directory of metrics, checkpoints and policies."""
 
 import errno
-import os
 import signal
 import sys
 import time
@@ -26,7 +25,9 @@ from ella.experiment.config import Settings
 from ella.experiment.export import export_policies
 from ella.experiment.methods import build_shaper, check_method
 from ella.experiment.metrics import LogLine, MetricsFile, averages, non_finite
+from ella.experiment.planned_run import PlannedRun, seeds_of
 from ella.experiment.program import SeedProgram, States, seed_mesh
+from ella.experiment.rates import remember_rate
 from ella.experiment.run_log import AbstractLogSink, TensorBoardLog, WandbLog
 from ella.experiment.settings_file import to_json
 from ella.measurement import Measurements
@@ -57,15 +58,6 @@ class RunResult:
     """By each seed."""
     last: LogLine | None
     """The last log line of this call."""
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """A run to be trained, or trained further."""
-
-    spec: TaskSpec
-    settings: Settings
-    directory: Path
 
 
 Sinks = Callable[[PlannedRun], Sequence[AbstractLogSink]]
@@ -184,7 +176,8 @@ def run_shaper(
     else:
         arrays, static = eqx.partition(build_shaper(spec, settings, say=say), eqx.is_array)
         if jax.tree.leaves(arrays) and hosts.leads():
-            _save(store, arrays, 0)
+            with _writing("the shaper", store.directory):
+                store.save(arrays, 0)
     return eqx.combine(hosts.from_leader(arrays), static)
 
 
@@ -227,6 +220,9 @@ def identity(spec: TaskSpec, settings: Settings) -> dict[str, Any]:
     table = to_json(settings)
     for name in ("frames", "devices", "log"):
         del table[name]
+    # Assumptions are only compared with the bonus. Checkpoints list the first of them as not told.
+    table["ella"]["optimal_steps"] = None
+    del table["ella"]["max_completions"]
     return {**table, "task": to_json(spec), "log": {"every": settings.log.every}}
 
 
@@ -287,7 +283,8 @@ class _Member:
     def write(self, line: LogLine) -> None:
         """Log a line."""
         if hosts.leads():
-            self.metrics.append(line)
+            with _writing("metrics", self.planned.directory):
+                self.metrics.append(line)
         for log in self.logs:
             log.write(line)
         self.last = line
@@ -296,7 +293,8 @@ class _Member:
         """Write a checkpoint."""
         states = hosts.fetched(states)
         if hosts.leads():
-            _save(self.store, states, iteration)
+            with _writing("a checkpoint", self.store.directory):
+                self.store.save(states, iteration)
         self.saved = iteration
 
     def result(self, outcome: Outcome, iteration: int) -> RunResult:
@@ -352,7 +350,8 @@ class _Training:
             if hosts.leads():
                 policies = planned.directory / run_directory.POLICIES
                 frames = result.frames
-                export_policies(planned.spec, planned.settings, *parts, policies, frames=frames)
+                with _writing("policies", policies):
+                    export_policies(planned.spec, planned.settings, *parts, policies, frames=frames)
         return results
 
     def _restored(self, states: States) -> tuple[States, int]:
@@ -390,15 +389,20 @@ class _Training:
             states, measured = self.program.advance(states, iteration, count)
             measured = hosts.fetched(measured)
             elapsed = time.perf_counter() - began
-            self._log(members, measured, iteration, count, elapsed)
+            rate = self._frames(count) * seeds_of(self.group) / elapsed
+            self._log(members, measured, iteration, count, elapsed, rate)
             if all(member.diverged_at is not None for member in members):
                 return states, iteration, Outcome.DIVERGED
             iteration += count
             finished, stopping = iteration >= settings.iterations, hosts.any_process(stop())
+            saved = False
             for member, trained in zip(members, states, strict=True):
                 due = iteration - member.saved >= settings.log.checkpoint_every
                 if member.diverged_at is None and (finished or stopping or due):
                     member.save(trained, iteration)
+                    saved = True
+            if saved and hosts.leads():
+                remember_rate(self.group, rate)
             if stopping and not finished:
                 return states, iteration, Outcome.INTERRUPTED
         return states, iteration, Outcome.FINISHED
@@ -410,10 +414,9 @@ class _Training:
         iteration: int,
         count: int,
         elapsed: float,
+        rate: float,
     ) -> None:
         """Log what `count` iterations after `iteration` measured; remember who diverged."""
-        all_seeds = sum(planned.settings.seeds for planned in self.group)
-        rate = self._frames(count) * all_seeds / elapsed
         reached = iteration + count
         for member, sums in zip(members, measured, strict=True):
             if member.diverged_at is not None:
@@ -431,7 +434,7 @@ class _Training:
                 )
                 continue
             # A run's share of the time of a program that trains others too.
-            member.seconds += elapsed * member.planned.settings.seeds / all_seeds
+            member.seconds += elapsed * member.planned.settings.seeds / seeds_of(self.group)
             member.write(
                 LogLine(reached, self._frames(reached), member.seconds, rate, averages(sums))
             )
@@ -449,17 +452,18 @@ def store_of(planned: PlannedRun) -> CheckpointStore:
     )
 
 
-def _save(store: CheckpointStore, states: PyTree, iteration: int) -> None:
+@contextmanager
+def _writing(what: str, directory: Path) -> Iterator[None]:
+    """Turn what the disk refuses into one line. Whatever the run saved before stays."""
     try:
-        store.save(states, iteration)
+        yield
     except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"cannot write a checkpoint to {store.directory}: {reason}") from error
-    except ValueError as error:
-        # TensorStore reports a full disk as a ValueError of one long sentence after another.
-        full = os.strerror(errno.ENOSPC)
-        reason = full if full in str(error) else str(error).splitlines()[0]
-        raise InputError(f"cannot write a checkpoint to {store.directory}: {reason}") from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "make room" if full else "put that right"
+        raise InputError(
+            f"cannot write {what} to {directory}: {error.strerror or error}; {remedy}, then resume "
+            "the run"
+        ) from error
 
 
 @contextmanager

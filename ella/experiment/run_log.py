@@ -1,13 +1,16 @@
 """Where log lines go besides the CSV file: TensorBoard, Weights & Biases, the terminal."""
 
 import math
+import os
+import socket
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from ella.errors import InputError
 from ella.experiment.metrics import LogLine
 
 
@@ -24,20 +27,29 @@ class AbstractLogSink(ABC):
 
 
 class TensorBoardLog(AbstractLogSink):
-    """One event directory per seed, scalars over frames."""
+    """One event directory per seed, scalars over frames.
+
+    Events are written here and not by TensorBoard's own writer, whose thread prints a traceback
+    when the disk is full.
+    """
 
     def __init__(self, directory: Path, seeds: Sequence[int]) -> None:
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from tensorboard.compat.proto.event_pb2 import Event
 
-        self._writers = [
-            EventFileWriter(str(directory / "tensorboard" / f"seed-{seed}")) for seed in seeds
-        ]
+        now = time.time()
+        name = f"events.out.tfevents.{now:.0f}.{socket.gethostname()}.{os.getpid()}"
+        self._files = []
+        for seed in seeds:
+            folder = directory / "tensorboard" / f"seed-{seed}"
+            folder.mkdir(parents=True, exist_ok=True)
+            self._files.append((folder / name).open("ab", buffering=0))
+            self._add(self._files[-1], Event(wall_time=now, file_version="brain.Event:2"))
 
     def write(self, line: LogLine) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        for index, writer in enumerate(self._writers):
+        for index, file in enumerate(self._files):
             scalars = {name: float(values[index]) for name, values in line.values.items()}
             scalars["frames_per_second"] = line.frames_per_second
             summary = Summary(
@@ -47,12 +59,20 @@ class TensorBoardLog(AbstractLogSink):
                     if not math.isnan(value)
                 ]
             )
-            writer.add_event(Event(step=line.frames, wall_time=time.time(), summary=summary))
-            writer.flush()
+            self._add(file, Event(step=line.frames, wall_time=time.time(), summary=summary))
+
+    def _add(self, file: IO[bytes], event: Any) -> None:
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        try:
+            RecordWriter(file).write(event.SerializeToString())
+        except OSError as error:
+            reason = f"cannot write {file.name}: {error.strerror}"
+            raise InputError(f"{reason}; make room, then resume the run") from error
 
     def close(self) -> None:
-        for writer in self._writers:
-            writer.close()
+        for file in self._files:
+            file.close()
 
 
 class WandbLog(AbstractLogSink):

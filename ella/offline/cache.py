@@ -78,7 +78,13 @@ def cached(
         if found is not None:
             return found
         weights, record = compute()
-        _write(path, weights, record, configuration)
+        try:
+            _write(path, weights, record, configuration)
+        except OSError as error:
+            raise InputError(
+                f"cannot write to the cache {directory}: {error.strerror}; make room there or name "
+                "another folder in $ELLA_CACHE"
+            ) from error
     return weights, record
 
 

@@ -53,6 +53,9 @@ def test_damaged_and_foreign_policies_are_refused(tmp_path):
     refused("does not hold the network", network={**table["network"], "width": 16})
     (tmp_path / "seed-5.safetensors").write_bytes(weights[:100])
     refused("cannot read")
+    with pytest.raises(InputError, match="is not a run"):
+        load_policy(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InputError, match="holds no policies"):
         load_policy(tmp_path)
 

@@ -13,6 +13,7 @@ from tiny_runs import FRAMES_PER_ITERATION, tiny_run, values
 from ella.errors import InputError
 from ella.experiment import methods
 from ella.experiment.launch import groups_of, standing, unfinished
+from ella.experiment.rates import known_rate
 from ella.experiment.run import Outcome, train_together
 from ella.shaping.shaper import AbstractRewardShaper
 
@@ -43,8 +44,15 @@ def toy_methods():
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ELLA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, toy_methods):
+def trained(tmp_path_factory, toy_methods, own_cache):
     """Three methods trained as one program, the last of which ruins its run: (runs, results,
     remarks)."""
     folder = tmp_path_factory.mktemp("together")
@@ -105,6 +113,11 @@ def test_a_run_that_diverges_does_not_stop_the_others(trained):
     assert ruined.frames == 6 * FRAMES_PER_ITERATION
     assert any("not finite" in line and "ruined" in line for line in said)
     assert not (group[2].directory / "policies").exists()
+
+
+def test_training_tells_later_estimates_its_rate(trained):
+    group, results, _ = trained
+    assert known_rate(group) == results[0].last.frames_per_second
 
 
 def test_what_is_done_is_known(together, tmp_path):

@@ -5,7 +5,15 @@ import pytest
 from ella.errors import InputError
 from ella.experiment import methods
 from ella.experiment.config import EllaOptions, Settings
-from ella.experiment.methods import METHODS, build_shaper, check_method, ella_bonus, register
+from ella.experiment.methods import (
+    METHODS,
+    bonus_warning,
+    build_shaper,
+    check_method,
+    ella_bonus,
+    register,
+)
+from ella.experiment.run import identity
 from ella.shaping.rnd import RND
 from ella.shaping.shaper import NoShaping, Sum
 from ella.world.tasks import all_tasks, find
@@ -41,3 +49,40 @@ def test_the_papers_bonuses():
     assert found.pop("openpick-maze") == found.pop("sequence-maze") == 0.5
     assert set(found.values()) == {0.25}
     assert ella_bonus(find("combo-maze"), Settings(ella=EllaOptions(bonus=0.1))) == 0.1
+
+
+def warning(task: str, **options) -> str | None:
+    return bonus_warning(find(task), Settings(ella=EllaOptions(**options)))
+
+
+@pytest.mark.parametrize(
+    ("task", "bound"),
+    [
+        ("putnext-room", 0.267),
+        ("putnext-maze", 0.274),
+        ("unlock-maze", 0.267),
+        ("combo-maze", 0.274),
+    ],
+)
+def test_the_papers_lambda_rests_on_40_steps_and_a_larger_one_is_warned_of(task, bound):
+    assert warning(task) is None
+    assert warning(task, bonus=bound - 0.001) is None
+    larger = warning(task, bonus=bound + 0.001)
+    assert f"exceeds {bound}," in larger
+    assert "at most 40 steps; --ella.optimal-steps" in larger
+    assert "at most 100 steps" in warning(task, optimal_steps=100)
+
+
+@pytest.mark.parametrize(("task", "at_best"), [("openpick-maze", 0.411), ("sequence-maze", 0.471)])
+def test_no_number_of_steps_allows_the_papers_larger_lambda(task, at_best):
+    for options in ({}, {"optimal_steps": 1}):
+        said = warning(task, **options)
+        assert f"no number of steps allows it (1 step: {at_best})" in said
+        assert "--ella.max-completions" in said
+    assert warning(task, optimal_steps=40, max_completions=12) is None
+
+
+def test_assumptions_are_no_part_of_what_a_run_is():
+    told = Settings(ella=EllaOptions(optimal_steps=30, max_completions=5))
+    task = find("unlock-maze")
+    assert identity(task, told) == identity(task, Settings())

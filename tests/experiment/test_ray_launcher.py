@@ -52,7 +52,9 @@ def test_a_killed_worker_changes_nothing(tmp_path):
     holders = {trainer(run.directory) for run in (whole, victim)}
     assert len(holders) == 2
     assert killed[0] not in holders
-    assert {"done: a", "done: b"} <= set(said)
+    # What the workers say on the way is heard here too.
+    assert {"a: compiling", "b: compiling", "done: a", "done: b"} <= set(said)
+    assert said.index("a: compiling") < said.index("done: a")
     found, expected = values(victim.directory), values(whole.directory)
     assert found.keys() == expected.keys()
     assert len(expected["seed"]) == 2 * ITERATIONS / 3

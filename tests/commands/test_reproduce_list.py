@@ -1,0 +1,68 @@
+"""`ella reproduce --list`: at once, whole names, and no time that was not measured."""
+
+import json
+
+import pytest
+
+from ella.cli import main
+from ella.experiment.launch import groups_of
+from ella.experiment.rates import remember_rate
+from ella.experiment.reproduction import planned_runs
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_device_that_never_trained_has_no_times_and_measures_none(tmp_path, cache, capsys):
+    words = ["reproduce", "all", "--scale", "paper", "--out", str(tmp_path)]
+    assert main([*words, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["seconds"] is None
+    assert {run["seconds"] for run in listed["runs"]} == {None}
+    assert main([*words, "--list"]) == 0
+    said = capsys.readouterr()
+    assert "--measure" in said.out.splitlines()[-1]
+    assert "about" not in said.out
+    assert not said.err
+    assert not cache.exists()
+
+
+def test_times_are_told_for_the_programs_whose_rate_is_known(tmp_path, capsys):
+    words = ["reproduce", "main", "--out", str(tmp_path)]
+    groups = groups_of(planned_runs("main", "short", tmp_path / "short"))
+    remember_rate(groups[0], 100_000.0)
+    assert main([*words, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["seconds"] is None
+    known = {run["run"]: run["seconds"] for run in listed["runs"] if run["seconds"] is not None}
+    # The same network learns unlock-maze, with as many seeds.
+    assert {name.rpartition("-")[0] for name in known} == {"putnext-room", "unlock-maze"}
+    assert known["putnext-room-ppo"] == pytest.approx(4 * 30_000_640 / 100_000)
+    assert main([*words, "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2].startswith("about 90 min on this device, without compilation")
+    assert lines[-2].endswith("without those marked ?")
+    (row,) = (line for line in lines if line.startswith("putnext-maze-ella"))
+    assert row.endswith(" ?")
+
+
+@pytest.mark.parametrize("columns", [None, 40, 80, 200])
+def test_no_name_is_cut(columns, tmp_path, capsys, monkeypatch):
+    if columns is not None:
+        # As in a terminal that wide; None is a pipe.
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", str(columns))
+    runs = planned_runs("all", "short", tmp_path / "short")
+    for group in groups_of(runs):
+        remember_rate(group, 1000.0)
+    assert main(["reproduce", "all", "--list", "--out", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    table = lines[1 : len(runs) + 1]
+    assert [line.split()[0] for line in table] == [run.directory.name for run in runs]
+    if columns == 80:
+        assert max(map(len, table)) <= 80
+    assert ("network" in lines[0]) == (columns in (None, 200))

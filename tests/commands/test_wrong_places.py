@@ -1,0 +1,24 @@
+"""Places and numbers a new user gets wrong: one line, and nothing trained first."""
+
+import pytest
+
+from ella.cli import main
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["show", "runs/nowhere"], "runs/nowhere is not the directory of a run"),
+        (["show", "."], "is not a run: it has no config.json"),
+        (["eval", "."], "is not a run: it has no config.json"),
+        (["demo", "--episodes", "0"], "episodes must be at least 1"),
+    ],
+)
+def test_one_line_and_no_work(words, complaint, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert complaint in said.err
+    assert len(said.err.splitlines()) == 1
+    assert not said.out
+    assert not list(tmp_path.iterdir())
