@@ -1,7 +1,14 @@
 """Settings every test shares."""
 
+import gc
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tiny_runs import WholeRun
 
 CACHE = Path(__file__).resolve().parent.parent / ".cache" / "jax"
 
@@ -19,3 +26,16 @@ QUICK_COMPILATION = (
     "--xla_cpu_parallel_codegen_split_count=1",
 )
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_COMPILATION])
+
+# Tracing allocates much that stays: looking through it for garbage again and again finds little.
+gc.freeze()
+gc.set_threshold(100_000, 50, 50)
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> "WholeRun":
+    """A tiny run that nothing interrupted, the same for every worker."""
+    from tiny_runs import trained_once
+
+    folder = tmp_path_factory.getbasetemp()
+    return trained_once(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder)

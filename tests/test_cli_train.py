@@ -2,56 +2,32 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from safetensors.numpy import load_file
+from tiny_runs import TINY, WHOLE, WHOLE_ITERATIONS, command, settings_file
 
 from ella.cli import main
 from ella.experiment.checkpoint import CheckpointStore
 from ella.experiment.intervals import Estimate
 from ella.experiment.metrics import CLOCK_COLUMNS, read_rows
+from ella.experiment.settings_file import to_json
 
-ITERATIONS = 60
-TINY = {
-    "seeds": 2,
-    "frames": 32 * ITERATIONS,
-    "ppo": {
-        "network": {
-            "variant": "onehot",
-            "width": 8,
-            "instruction_width": 8,
-            "memory_width": 8,
-            "head_width": 8,
-            "blocks": 1,
-        },
-        "num_envs": 4,
-        "rollout_length": 8,
-        "bptt_length": 4,
-        "minibatch_frames": 16,
-        "epochs": 2,
-        "pool_size": 8,
-        "unroll": 1,
-    },
-    "log": {"every": 3, "checkpoint_every": 6},
-}
+ITERATIONS = WHOLE_ITERATIONS
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    path = tmp_path_factory.mktemp("config") / "tiny.json"
-    path.write_text(json.dumps(TINY))
-    return path
-
-
-def command(*words: object) -> list[str]:
-    return [sys.executable, "-m", "ella", *map(str, words)]
+    return settings_file(tmp_path_factory.mktemp("config") / "tiny.json", WHOLE)
 
 
 def ella(*words: object, flags: str = "") -> subprocess.CompletedProcess:
@@ -87,18 +63,15 @@ def assert_same_run(left: Path, right: Path) -> None:
             np.testing.assert_array_equal(a[name], b[name])
 
 
-@pytest.fixture(scope="module")
-def whole(config, tmp_path_factory):
-    """An uninterrupted run."""
-    out = tmp_path_factory.mktemp("runs") / "whole"
-    done = ella("train", "goto-small", "--config", config, "--out", out)
-    assert done.returncode == 0, done.stderr
-    return out, done
+def answer(capsys, *words: object) -> Any:
+    """What a command without complaints prints as JSON."""
+    assert main([str(word) for word in words]) == 0
+    return json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.slow
 def test_a_run_leaves_metrics_events_configuration_checkpoints_and_policies(whole):
-    out, done = whole
+    out = whole.directory
     rows = read_rows(out)
     assert len(rows) == 2 * ITERATIONS / 3
     assert [int(row["frames"]) for row in rows[::2]] == list(range(96, 32 * ITERATIONS + 1, 96))
@@ -115,16 +88,16 @@ def test_a_run_leaves_metrics_events_configuration_checkpoints_and_policies(whol
         "000000054",
         "000000060",
     ]
-    assert len(done.stdout.splitlines()) == ITERATIONS / 3
-    assert "frames a seed" in done.stdout
-    assert "success" in done.stderr.splitlines()[-1]
+    assert len(whole.stdout.splitlines()) == ITERATIONS / 3
+    assert "frames a seed" in whole.stdout
+    assert "success" in whole.stderr.splitlines()[-1]
 
 
 @pytest.mark.slow
 def test_tensorboard_events_hold_the_numbers_of_the_csv_file(whole):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    out, _ = whole
+    out = whole.directory
     events = EventAccumulator(str(out / "tensorboard" / "seed-1"))
     events.Reload()
     written = [(event.step, event.value) for event in events.Scalars("entropy")]
@@ -168,16 +141,16 @@ def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
 
     resumed = ella("train", "--resume", "--out", out)
     assert resumed.returncode == 0, resumed.stderr
-    assert_same_run(out, whole[0])
+    assert_same_run(out, whole.directory)
     circumstances = json.loads((out / "run.json").read_text())
     assert "goto-small" in circumstances["command"]
     assert "--resume" in circumstances["resumed_with"]
 
 
 @pytest.mark.slow
-def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path):
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path, capsys):
     out = tmp_path / "run"
-    subprocess.run(["cp", "-r", str(whole[0]), str(out)], check=True)
+    shutil.copytree(whole.directory, out)
     newest = out / "checkpoints" / f"{ITERATIONS:09d}"
     manifest = json.loads((newest / "manifest.json").read_text())
     with ocp.PyTreeCheckpointer() as checkpointer:
@@ -187,10 +160,11 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(whole,
     )
     CheckpointStore(out / "checkpoints", manifest["fingerprint"]).save(arrays, ITERATIONS)
 
-    done = ella("train", "--resume", "--out", out, "--frames", 32 * ITERATIONS + 320)
-    assert done.returncode == 3
-    assert "not finite" in done.stderr
-    assert f"the checkpoint at {32 * ITERATIONS:,} frames a seed is kept" in done.stderr
+    words = ("train", "--resume", "--out", out, "--frames", 32 * ITERATIONS + 320)
+    assert main([str(word) for word in words]) == 3
+    said = capsys.readouterr().err
+    assert "not finite" in said
+    assert f"the checkpoint at {32 * ITERATIONS:,} frames a seed is kept" in said
     assert len(read_rows(out)) == 2 * ITERATIONS / 3
     assert newest.exists()
 
@@ -217,19 +191,19 @@ def test_two_of_four_devices_train_two_seeds_as_one_device_does(whole, config, t
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "2 seeds do not divide over 4 devices: using 2" in done.stderr
-    for spread, alone in zip(read_rows(tmp_path / "run"), read_rows(whole[0])[:4], strict=True):
+    for spread, alone in zip(
+        read_rows(tmp_path / "run"), read_rows(whole.directory)[:4], strict=True
+    ):
         assert spread["episodes"] == alone["episodes"]
         np.testing.assert_allclose(float(spread["loss"]), float(alone["loss"]), rtol=1e-3)
 
 
 @pytest.mark.slow
-def test_a_trained_policy_does_as_well_in_minigrid(whole):
-    reports = [
-        ella("eval", whole[0], "--episodes", 40, "--seed-index", 1, "--backend", backend, "--json")
-        for backend in ("ella", "minigrid")
-    ]
-    assert [report.returncode for report in reports] == [0, 0], reports[1].stderr
-    here, there = (json.loads(report.stdout)["results"] for report in reports)
+def test_a_trained_policy_does_as_well_in_minigrid(whole, capsys):
+    words = ["eval", str(whole.directory), "--episodes", "40", "--seed-index", "1", "--json"]
+    here, there = (
+        answer(capsys, *words, "--backend", backend)["results"] for backend in ("ella", "minigrid")
+    )
     assert [row["mode"] for row in here] == ["greedy", "sampled"]
     for a, b in zip(here, there, strict=True):
         assert a["seed"] == b["seed"] == 1
@@ -243,22 +217,28 @@ def test_a_trained_policy_does_as_well_in_minigrid(whole):
 
 @pytest.mark.slow
 def test_the_trained_agent_is_filmed(whole, tmp_path):
-    done = ella("show", whole[0], "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert main(["show", str(whole.directory), "--out", str(tmp_path)]) == 0
     assert (tmp_path / "goto-small-trained-0-0.gif").stat().st_size > 1000
 
 
+def flags(table: dict[str, Any], prefix: str) -> Iterator[str]:
+    """Settings as they are typed."""
+    for name, value in table.items():
+        flag = f"{prefix}.{name.replace('_', '-')}"
+        if isinstance(value, dict):
+            yield from flags(value, flag)
+        elif isinstance(value, bool):
+            yield flag if value else f"{prefix}.no-{name.replace('_', '-')}"
+        else:
+            yield from (flag, str(value))
+
+
 @pytest.mark.slow
-def test_bench_measures_the_world_inference_and_each_method():
-    done = ella(
-        "bench", "goto-small", "--preset", "small", "--seeds", 2, "--method", "ppo", "ride",
-        "--iterations", 1, "--repeats", 1, "--json",
-        "--ppo.num-envs", 4, "--ppo.rollout-length", 8, "--ppo.bptt-length", 4,
-        "--ppo.minibatch-frames", 16, "--ppo.pool-size", 8, "--ppo.epochs", 1, "--ppo.unroll", 1,
-        "--ppo.network.width", 8, "--ppo.network.instruction-width", 8, "--ppo.network.blocks", 1,
+def test_bench_measures_the_world_inference_and_each_method(capsys):
+    report = answer(
+        capsys, "bench", "goto-small", "--seeds", 2, "--method", "ppo", "ride",
+        "--iterations", 1, "--repeats", 1, "--json", *flags(to_json(TINY.ppo), "--ppo"),
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
     assert (report["seeds"], report["environments"]) == (2, 4)
     assert "one frame = one step" in report["counting"]
     rates = {rate["what"]: rate for rate in report["rates"]}
@@ -337,7 +317,7 @@ def test_directories_that_cannot_be_used(capsys, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_is_not_resumed_with_other_settings(capsys, whole):
-    line = refusal(capsys, "train", "--resume", "--out", whole[0], "--ppo.discount", 0.9)
+    line = refusal(capsys, "train", "--resume", "--out", whole.directory, "--ppo.discount", 0.9)
     assert "ppo.discount was 0.99 and is now 0.9" in line
 
 

@@ -159,6 +159,7 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
             "tiny networks, seconds a run: to see that everything works",
             {task: Budget(6400, seeds=2, preset="small") for task in HIGH_LEVEL},
             {
+                "ppo": {"epochs": 1},
                 "log": {"every": 5, "checkpoint_every": 5},
                 "ella": {
                     "termination": {

@@ -7,34 +7,25 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from tiny_runs import FRAMES_PER_ITERATION, TINY
 
 from ella.errors import InputError
 from ella.experiment import methods
-from ella.experiment.config import LearnOptions, LogSettings, Settings
+from ella.experiment.config import LearnOptions, LogSettings
 from ella.experiment.methods import MethodContext, check_method, register
 from ella.experiment.run import Outcome, train
 from ella.measurement import count_of
 from ella.networks.action_frequency import ActionFrequencyNetworkSettings
-from ella.networks.actor_critic import NetworkConfig
 from ella.offline.train_action_frequency import ActionFrequencyTrainingSettings
-from ella.ppo.settings import PPOConfig
 from ella.shaping.ride import RideSettings
 from ella.shaping.shaper import AbstractRewardShaper
 from ella.world import tasks
 from ella.world.encoding import FORWARD
 
-ITERATIONS = 4
 TASK = tasks.find("putnext-room")
-SETTINGS = Settings(
-    seeds=2,
-    ppo=PPOConfig(
-        network=NetworkConfig(
-            variant="onehot", width=8, instruction_width=8, memory_width=8, head_width=8, blocks=1
-        ),
-        num_envs=8, rollout_length=10, bptt_length=5, minibatch_frames=40,
-        epochs=1, pool_size=16, unroll=1,
-    ),
-    frames=ITERATIONS * 80,
+SETTINGS = replace(
+    TINY,
+    frames=4 * FRAMES_PER_ITERATION,
     ride=RideSettings(coefficient=0.3, episodic_counts=True),
     learn=LearnOptions(
         training=ActionFrequencyTrainingSettings(
@@ -86,10 +77,11 @@ def test_a_toy_method_trains_in_a_sum(tmp_path):
         rows = list(csv.DictReader(file))
     last = rows[-1]
     forward = float(last["steps_forward"])
-    assert 0 < forward < 80
+    assert 0 < forward < FRAMES_PER_ITERATION
     assert float(last["steps_forward_so_far"]) > forward
     # The parts' bonuses add up to what the learner was given.
-    parts = 0.125 * forward / 80 + float(last["ride_bonus"]) + float(last["learn_bonus"])
+    walked = forward / FRAMES_PER_ITERATION
+    parts = 0.125 * walked + float(last["ride_bonus"]) + float(last["learn_bonus"])
     assert float(last["bonus"]) == pytest.approx(parts, rel=1e-3)
     assert 0 <= float(last["ride_inverse_accuracy"]) <= 1
 
@@ -110,7 +102,7 @@ def test_an_installed_package_offers_a_method(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(package)
     assert check_method("ride+homesick") == ("ride", "homesick")
     shaper = methods.build_shaper(TASK, replace(SETTINGS, method="ride+homesick"))
-    state = shaper.init(8, key=jax.random.key(0))
+    state = shaper.init(SETTINGS.ppo.num_envs, key=jax.random.key(0))
     assert set(state) == {"ride", "homesick"}
 
 

@@ -1,23 +1,17 @@
 """One run in two processes, as on two machines."""
 
-import json
 import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_runs import tiny_run, values
+from tiny_runs import WHOLE, WHOLE_ITERATIONS, WholeRun, command, settings_file, values
 
 from ella.cli import main
-from ella.experiment.run import train_together
-from ella.experiment.settings_file import to_json
-
-ITERATIONS = 30
 
 
 def free_port() -> int:
@@ -31,7 +25,7 @@ def two_processes(*words: object) -> list[subprocess.Popen]:
     return [
         subprocess.Popen(
             [
-                *(sys.executable, "-m", "ella", "train", *map(str, words)),
+                *command("train", *words),
                 *("--coordinator", f"127.0.0.1:{port}", "--processes", "2"),
                 *("--process", str(process)),
             ],
@@ -50,19 +44,17 @@ def ended(processes: list[subprocess.Popen]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_two_processes_train_stop_together_and_go_on(tmp_path: Path) -> None:
-    planned = tiny_run(tmp_path / "here", iterations=ITERATIONS)
-    (tmp_path / "tiny.json").write_text(json.dumps(to_json(planned.settings)))
-    out = tmp_path / "both"
+def test_two_processes_train_stop_together_and_go_on(tmp_path: Path, whole: WholeRun) -> None:
+    config, out = settings_file(tmp_path / "tiny.json", WHOLE), tmp_path / "both"
 
-    begun = two_processes("goto-small", "--config", tmp_path / "tiny.json", "--out", out)
+    begun = two_processes("goto-small", "--config", config, "--out", out)
     while begun[1].poll() is None and not list((out / "checkpoints").glob("0*")):
         time.sleep(0.01)
     begun[1].send_signal(signal.SIGINT)
     said = ended(begun)
     assert [process.returncode for process in begun] == [130, 130], said
     assert "interrupted" in said[0]
-    assert len(values(out)["seed"]) < 2 * ITERATIONS / 3
+    assert len(values(out)["seed"]) < 2 * WHOLE_ITERATIONS / 3
 
     resumed = two_processes("--resume", "--out", out)
     said = ended(resumed)
@@ -72,8 +64,7 @@ def test_two_processes_train_stop_together_and_go_on(tmp_path: Path) -> None:
         "seed-1.safetensors",
     ]
 
-    train_together([planned])
-    together, alone = values(out), values(planned.directory)
+    together, alone = values(out), values(whole.directory)
     for name in ("seed", "iteration", "frames"):
         np.testing.assert_array_equal(together[name], alone[name])
     # Rounding may differ, so compare before one differing action could grow into many.

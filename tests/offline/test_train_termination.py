@@ -24,8 +24,9 @@ QUICK = replace(
     SMALL_TRAINING,
     episodes=1000,
     network=replace(SMALL_TRAINING.network, width=16, instruction_width=16, head_width=16),
-    max_steps=300,
-    learning_rate=2e-3,
+    batch=64,
+    max_steps=200,
+    learning_rate=3e-3,
 )
 LANGUAGE = TASK.language
 
@@ -97,7 +98,7 @@ def test_learns_from_the_expert(tmp_path):
     record = trained.record
     assert record["accuracy"] > 0.85
     assert set(record["kinds"]) == {"goto"}
-    assert 0 < record["best_step"] <= record["steps"] == 300
+    assert 0 < record["best_step"] <= record["steps"] == 200
 
     found = assess_on_task(trained, find("putnext-room"), 64, key=jax.random.key(0))
     assert found["all"]["views"] > 64

@@ -15,7 +15,7 @@ from level_statistics import compare, ella_levels, minigrid_levels
 from ella.world.tasks import TASKS, TaskSpec
 
 MINIGRID_LEVELS = 1200
-ELLA_ATTEMPTS = 12_000
+ELLA_ATTEMPTS = 6000
 P_THRESHOLD = 1e-6
 
 OTHER_ROWS = {

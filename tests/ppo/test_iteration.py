@@ -23,12 +23,12 @@ CONFIG = PPOConfig(
     network=NetworkConfig(
         variant="onehot", width=8, instruction_width=8, memory_width=8, head_width=8, blocks=1
     ),
-    num_envs=32,
+    num_envs=16,
     rollout_length=16,
     bptt_length=8,
-    minibatch_frames=256,
+    minibatch_frames=128,
     epochs=2,
-    learning_rate=5e-3,
+    learning_rate=1e-2,
     gae_lambda=0.95,
     pool_size=32,
     unroll=1,
@@ -57,7 +57,7 @@ def part(state: TrainState, seeds: slice) -> TrainState:
 @pytest.mark.slow
 def test_a_small_agent_learns(start: TrainState) -> None:
     groups, ended, succeeded = (start,), [], []
-    for iteration in range(40):
+    for iteration in range(30):
         groups, (found,) = iterate(groups, jnp.int32(iteration))
         ended.append(found["success_rate"].count.sum())
         succeeded.append(found["success_rate"].total.sum())

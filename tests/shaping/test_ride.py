@@ -100,7 +100,7 @@ def test_the_forward_model_learns_to_predict():
 def test_the_embedding_ignores_what_the_agent_cannot_influence():
     """One corner of the view is noise; another shows the action. The embedding keeps the second."""
     rng = np.random.default_rng(0)
-    shape = (3, T // 4, B)
+    shape = (3, T // 8, B)
     action = rng.integers(0, 3, shape)
     image = np.zeros((*shape, 7, 7, 3), np.uint8)
     after = image.copy()

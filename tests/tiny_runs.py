@@ -1,0 +1,92 @@
+"""Runs that take seconds, for tests of what surrounds training.
+
+They are all of one size, so that they share compiled programs through the cache.
+"""
+
+import fcntl
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ella.experiment.config import LogSettings, Settings
+from ella.experiment.metrics import CLOCK_COLUMNS, read_rows
+from ella.experiment.run import PlannedRun
+from ella.experiment.settings_file import to_json
+from ella.experiment.small_task import SMALL_TASK
+from ella.networks.actor_critic import NetworkConfig
+from ella.ppo.settings import PPOConfig
+
+FRAMES_PER_ITERATION = 32
+TINY = Settings(
+    seeds=2,
+    ppo=PPOConfig(
+        network=NetworkConfig(
+            variant="onehot", width=8, instruction_width=8, memory_width=8, head_width=8, blocks=1
+        ),
+        num_envs=4,
+        rollout_length=8,
+        bptt_length=4,
+        minibatch_frames=16,
+        epochs=2,
+        pool_size=8,
+        unroll=1,
+    ),
+    log=LogSettings(every=3, checkpoint_every=6, tensorboard=False),
+)
+WHOLE_ITERATIONS = 60
+WHOLE = replace(
+    TINY,
+    frames=WHOLE_ITERATIONS * FRAMES_PER_ITERATION,
+    log=replace(TINY.log, tensorboard=True),
+)
+
+
+def tiny_run(directory: Path, *, iterations: int = 12, **changes: Any) -> PlannedRun:
+    settings = replace(TINY, frames=iterations * FRAMES_PER_ITERATION, **changes)
+    return PlannedRun(SMALL_TASK, settings, directory)
+
+
+def settings_file(path: Path, settings: Settings) -> Path:
+    """Settings as a user would write them down."""
+    path.write_text(json.dumps(to_json(settings)))
+    return path
+
+
+def command(*words: object) -> list[str]:
+    """The command line in a process of its own."""
+    return [sys.executable, "-m", "ella", *map(str, words)]
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """A run by `ella train`, and what the command said."""
+
+    directory: Path
+    stdout: str
+    stderr: str
+
+
+def trained_once(folder: Path) -> WholeRun:
+    """The run of WHOLE in `folder`, trained by whichever process asks for it first."""
+    said = folder / "whole-said.json"
+    with (folder / "whole.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            config = settings_file(folder / "whole.json", WHOLE)
+            words = command("train", SMALL_TASK.name, "--config", config, "--out", folder / "whole")
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            said.write_text(json.dumps({"stdout": done.stdout, "stderr": done.stderr}))
+    return WholeRun(folder / "whole", **json.loads(said.read_text()))
+
+
+def values(directory: Path) -> dict[str, np.ndarray]:
+    """The columns of a run's metrics that do not depend on the clock."""
+    rows = read_rows(directory)
+    names = [name for name in rows[0] if name not in CLOCK_COLUMNS]
+    return {name: np.array([float(row[name] or "nan") for row in rows]) for name in names}
