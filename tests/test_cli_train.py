@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
@@ -18,9 +19,13 @@ from tiny_runs import TINY, WHOLE, WHOLE_ITERATIONS, command, settings_file
 
 from ella.cli import main
 from ella.experiment.checkpoint import CheckpointStore
+from ella.experiment.export import load_policy
 from ella.experiment.intervals import Estimate
 from ella.experiment.metrics import CLOCK_COLUMNS, read_rows
 from ella.experiment.settings_file import to_json
+from ella.networks.actor_critic import act
+from ella.report.trained import trained_policy
+from ella.world import compiled, make
 
 ITERATIONS = WHOLE_ITERATIONS
 
@@ -219,6 +224,24 @@ def test_a_trained_policy_does_as_well_in_minigrid(whole, capsys):
 def test_the_trained_agent_is_filmed(whole, tmp_path):
     assert main(["show", str(whole.directory), "--out", str(tmp_path)]) == 0
     assert (tmp_path / "goto-small-trained-0-0.gif").stat().st_size > 1000
+
+
+def test_a_film_s_agent_samples_as_in_training_or_is_greedy(whole):
+    policy, world = load_policy(whole.directory), make("goto-small")
+    start = compiled.reset(world, jax.random.key(0))
+
+    def actions(key: jax.Array | None) -> list[int]:
+        agent, timestep, chosen = trained_policy(policy, key), start, []
+        for _ in range(20):
+            chosen.append(agent(timestep))
+            timestep = compiled.step(world, timestep.state, np.int32(chosen[-1]))
+        return chosen
+
+    sampled, again, other = (actions(jax.random.key(seed)) for seed in (0, 0, 1))
+    assert sampled == again != other
+    memory = policy.network.initial_memory()
+    decision = act(policy.network, policy.statistics, start.observation, memory)
+    assert actions(None)[0] == int(decision.action)
 
 
 def flags(table: dict[str, Any], prefix: str) -> Iterator[str]:

@@ -58,15 +58,17 @@ def run(arguments: Arguments) -> int:
     if result.outcome != Outcome.FINISHED:
         return 1
     policy = load_policy(result.directory)
-    found = evaluate(policy, arguments.episodes)
+    found = evaluate(policy, arguments.episodes, mode="sampled")
     curve = write_learning_curve(result.directory, arguments.out / "learning-curve.png")
     world = make(SMALL_TASK)
     level = jax.random.fold_in(held_out_key(0), arguments.film_seed)
-    shots = record(world, trained_policy(policy), compiled.reset(world, level))
+    agent = trained_policy(policy, jax.random.fold_in(level, 0))
+    shots = record(world, agent, compiled.reset(world, level))
     films = write_episode(shots, arguments.out / "trained-agent", "gif", FRAMES_PER_SECOND)
     for path in (curve, *films):
         sys.stdout.write(f"wrote {path}\n")
     sys.stdout.write(
-        f"success on {arguments.episodes} fresh levels: {found.success_rate} (95 % interval)\n"
+        f"success on {arguments.episodes} fresh levels, acting as in training: "
+        f"{found.success_rate} (95 % interval)\n"
     )
     return 0

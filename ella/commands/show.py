@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+import jax
 import tyro
 
 from ella.errors import InputError
@@ -28,8 +29,11 @@ class Arguments:
     """Who acts in a task: a planner that knows the whole level, or chance."""
     seed_index: int = 0
     """Which of a run's seeds acts, counted from 0."""
+    actions: Literal["sampled", "greedy"] = "sampled"
+    """How a run's agent chooses: by chance, as it was trained, or always what it holds best, with
+    which it gets stuck more often."""
     seed: int = 0
-    """Seed of the level and of the random policy."""
+    """Seed of the level and of actions by chance."""
     out: Path = Path("films")
     """Folder for the files."""
     format: Literal["gif", "mp4"] = "gif"
@@ -64,7 +68,8 @@ def _actor(arguments: Arguments) -> tuple[Environment, Policy, str]:
         from ella.report.trained import trained_policy
 
         trained = load_policy(Path(arguments.task), arguments.seed_index)
-        return make(trained.spec), trained_policy(trained), f"trained-{trained.seed}"
+        key = jax.random.key(arguments.seed) if arguments.actions == "sampled" else None
+        return make(trained.spec), trained_policy(trained, key), f"trained-{trained.seed}"
     if len(Path(arguments.task).parts) > 1:
         raise InputError(f"{arguments.task} is not the directory of a run, nor a task's name")
     world = make(arguments.task)
