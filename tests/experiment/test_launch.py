@@ -54,7 +54,7 @@ def own_cache(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, toy_methods, own_cache):
     """Three methods trained as one program, the last of which ruins its run: (runs, results,
-    remarks)."""
+    remarks, the rate then known)."""
     folder = tmp_path_factory.mktemp("together")
     group = [
         tiny_run(folder / "plain"),
@@ -63,7 +63,7 @@ def trained(tmp_path_factory, toy_methods, own_cache):
     ]
     said: list[str] = []
     results = train_together(group, say=said.append)
-    return group, results, said
+    return group, results, said, known_rate(group)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_each_run_is_as_if_trained_alone(together, whole, tmp_path):
 
 @pytest.mark.slow
 def test_a_group_resumes_from_the_newest_checkpoint_that_all_have(trained, tmp_path):
-    runs, results, _ = trained
+    runs, results, *_ = trained
     group = [replace(run, directory=tmp_path / run.directory.name) for run in runs]
     for old, new in zip(runs, group, strict=True):
         shutil.copytree(old.directory, new.directory)
@@ -107,7 +107,7 @@ def test_a_group_resumes_from_the_newest_checkpoint_that_all_have(trained, tmp_p
 
 @pytest.mark.slow
 def test_a_run_that_diverges_does_not_stop_the_others(trained):
-    group, (*fine, ruined), said = trained
+    group, (*fine, ruined), said, _ = trained
     for result in fine:
         assert result.outcome == Outcome.FINISHED
         assert result.frames == 12 * FRAMES_PER_ITERATION
@@ -118,8 +118,8 @@ def test_a_run_that_diverges_does_not_stop_the_others(trained):
 
 
 def test_training_tells_later_estimates_its_rate(trained):
-    group, results, _ = trained
-    assert known_rate(group) == results[0].last.frames_per_second
+    _, results, _, rate = trained
+    assert rate == results[0].last.frames_per_second
 
 
 def test_what_is_done_is_known(together, tmp_path):
