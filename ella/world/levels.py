@@ -118,6 +118,7 @@ def _words_per_level(spec: TaskSpec) -> int:
     return 3 * _num_objects(spec) + 3 * spec.num_doors + 14
 
 
+@partial(jax.jit, static_argnames="spec")
 def _draft(
     spec: TaskSpec, words: UInt32[Array, " N"]
 ) -> tuple[UInt32[Array, " D"], Bool[Array, ""]]:
@@ -178,6 +179,7 @@ def _cell(spec: TaskSpec, x: Array, y: Array) -> Array:
     return x * spec.height + y
 
 
+@partial(jax.jit, static_argnames="spec")
 def _state(spec: TaskSpec, draft: UInt32[Array, " D"]) -> State:
     """The initial state of a drafted level."""
     grid = room_grid(spec.rows, spec.cols, spec.room_size)

@@ -1,5 +1,6 @@
 """The agent's egocentric view, with what walls and closed doors hide left out."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt8
 
@@ -24,6 +25,7 @@ def view_image(state: State) -> UInt8[Array, "7 7 3"]:
     return decode_cells(view_cells(state))
 
 
+@jax.jit
 def view_cells(state: State) -> UInt8[Array, "7 7"]:
     """What the agent sees now as cell codes [column, row]; the agent sits at (3, 6) and its own
     cell shows what it carries."""
