@@ -34,5 +34,5 @@ def find(name: str) -> Settings:
     return PRESETS[name]
 
 
-DEMO = replace(PRESETS["small"], frames=200_000)
+DEMO = replace(PRESETS["small"], frames=250_000)
 """A run that learns `goto-small` within minutes on two cores."""
