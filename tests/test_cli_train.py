@@ -71,7 +71,9 @@ def assert_same_run(left: Path, right: Path) -> None:
 def answer(capsys, *words: object) -> Any:
     """What a command without complaints prints as JSON."""
     assert main([str(word) for word in words]) == 0
-    return json.loads(capsys.readouterr().out)
+    said = capsys.readouterr()
+    assert said.err, "a long job says what it is doing"
+    return json.loads(said.out)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import numpy as np
 
 from ella.experiment.config import LogSettings, Settings
 from ella.experiment.metrics import CLOCK_COLUMNS, read_rows
-from ella.experiment.run import PlannedRun
+from ella.experiment.planned_run import PlannedRun
 from ella.experiment.settings_file import to_json
 from ella.experiment.small_task import SMALL_TASK
 from ella.networks.actor_critic import NetworkConfig

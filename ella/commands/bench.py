@@ -1,6 +1,7 @@
 """`ella bench`: measure frames a second."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -65,6 +66,7 @@ def run(arguments: Arguments) -> None:
         arguments.method,
         iterations=arguments.iterations,
         repeats=arguments.repeats,
+        say=_say,
     )
     console = Console(highlight=False, soft_wrap=True)
     circumstances = _circumstances(arguments)
@@ -82,6 +84,10 @@ def run(arguments: Arguments) -> None:
             "" if row["ratio"] is None else f"{row['ratio']:.1%}",
         )
     console.print(table)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def _row(rate: Rate, rates: Sequence[Rate], first: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`ella eval`: measure a trained run on fresh levels."""
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -37,13 +38,18 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Evaluate and print."""
-    rows = [
-        _row(policy, mode, evaluate(
-            policy, arguments.episodes, mode=mode, backend=arguments.backend, seed=arguments.seed
-        ))
-        for policy in _policies(arguments)
-        for mode in MODES
-    ]  # fmt: skip
+    rows = []
+    for policy in _policies(arguments):
+        for mode in MODES:
+            sys.stderr.write(f"seed {policy.seed}: playing {mode}\n")
+            found = evaluate(
+                policy,
+                arguments.episodes,
+                mode=mode,
+                backend=arguments.backend,
+                seed=arguments.seed,
+            )
+            rows.append(_row(policy, mode, found))
     console = Console(highlight=False, soft_wrap=True)
     if arguments.json:
         report = {"episodes": arguments.episodes, "backend": arguments.backend, "results": rows}

@@ -39,25 +39,34 @@ class Rate:
 
 
 def benchmark(
-    task: str, settings: Settings, methods: Sequence[str], *, iterations: int, repeats: int
+    task: str,
+    settings: Settings,
+    methods: Sequence[str],
+    *,
+    iterations: int,
+    repeats: int,
+    say: Callable[[str], None] = lambda line: None,
 ) -> list[Rate]:
     """Environment only, with inference, then training with each method; compiled beforehand.
 
     Methods take turns within each repeat, so that their ratio is not one of different moments.
+    `say` takes remarks on what is being done.
     """
     env = make(task)
     timed = {
         "environment": _acting(env, settings, iterations, infer=False),
         "environment+inference": _acting(env, settings, iterations, infer=True),
         **{
-            f"training {method}": _training(env, replace(settings, method=method), iterations)
+            f"training {method}": _training(env, replace(settings, method=method), iterations, say)
             for method in methods
         },
     }
-    for call in timed.values():
+    for what, call in timed.items():
+        say(f"warming up: {what}")
         call()
     seconds: dict[str, list[float]] = {what: [] for what in timed}
-    for _ in range(repeats):
+    for repeat in range(repeats):
+        say(f"repeat {repeat + 1} of {repeats}")
         for what, call in timed.items():
             began = time.perf_counter()
             call()
@@ -98,8 +107,12 @@ def _rate(what: str, frames: int, seconds: list[float]) -> Rate:
     return Rate(what, rates[len(rates) // 2], rates[0], rates[-1], frames)
 
 
-def _training(env: Environment, settings: Settings, iterations: int) -> Callable[[], None]:
-    program = make_program([settings], env, [build_shaper(env.spec, settings)])
+def _training(
+    env: Environment, settings: Settings, iterations: int, say: Callable[[str], None]
+) -> Callable[[], None]:
+    shaper = build_shaper(env.spec, settings, say=say)
+    say(f"compiling: training {settings.method}")
+    program = make_program([settings], env, [shaper])
     states = program.start([settings.seed_numbers])
     program.prepare(states)
     program.compile()

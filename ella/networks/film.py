@@ -64,6 +64,7 @@ class ConvolutionMatrix(eqx.Module):
 
 
 NO_TAP = 9
+"""Follows the taps of a 3x3 kernel, which count from 0."""
 
 
 def _tap_table(grid: int, pool: int) -> np.ndarray:

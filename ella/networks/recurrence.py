@@ -71,8 +71,7 @@ def _read_words_backward(
 ) -> tuple[Array, None, Array, Array]:
     inputs, present, weight, new_bias, before = kept
     narrow = weight.astype(dtype)
-    gates = _gru_gates(inputs, matmul(before, narrow, dtype), new_bias)
-    reset, update, new, state_new = gates
+    reset, update, new, state_new = _gru_gates(inputs, matmul(before, narrow, dtype), new_bias)
     # What one unit of gradient at a step's result becomes before each gate's nonlinearity.
     to_new = (1 - update) * (1 - jnp.square(new))
     to_reset = to_new * state_new * reset * (1 - reset)

@@ -118,6 +118,8 @@ def _words_per_level(spec: TaskSpec) -> int:
     return 3 * _num_objects(spec) + 3 * spec.num_doors + 14
 
 
+# Compiled on its own, like `_state` and the view, so that a process traces it once for all the
+# programs it is part of.
 @partial(jax.jit, static_argnames="spec")
 def _draft(
     spec: TaskSpec, words: UInt32[Array, " N"]

@@ -1,14 +1,15 @@
 """Whole iterations on a real, small room."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny_runs import TINY
 
 from ella.measurement import Measurements
-from ella.networks.actor_critic import NetworkConfig
 from ella.ppo.iteration import TrainState, init_train_state, run_iteration
-from ella.ppo.settings import PPOConfig
 from ella.shaping.shaper import NoShaping
 from ella.world.environment import make
 from ella.world.tasks import TaskSpec
@@ -19,19 +20,15 @@ ENV = make(
         "small-room", ("goto",), cols=1, room_size=5, distractors=2, agent_first=True, max_steps=8
     )
 )
-CONFIG = PPOConfig(
-    network=NetworkConfig(
-        variant="onehot", width=8, instruction_width=8, memory_width=8, head_width=8, blocks=1
-    ),
+CONFIG = replace(
+    TINY.ppo,
     num_envs=16,
     rollout_length=16,
     bptt_length=8,
     minibatch_frames=128,
-    epochs=2,
     learning_rate=1e-2,
     gae_lambda=0.95,
     pool_size=32,
-    unroll=1,
 )
 SEEDS = 2
 
