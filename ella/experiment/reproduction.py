@@ -187,11 +187,11 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
             "as many frames as show the difference, in bfloat16",
             {
                 "putnext-room": Budget(30_000_000, seeds=4),
-                "putnext-maze": Budget(15_000_000, preset="onehot"),
+                "putnext-maze": Budget(45_000_000, preset="onehot"),
                 "unlock-maze": Budget(15_000_000, seeds=4),
                 "openpick-maze": Budget(15_000_000, preset="onehot"),
                 "combo-maze": Budget(15_000_000, preset="onehot"),
-                "sequence-maze": Budget(15_000_000, preset="onehot"),
+                "sequence-maze": Budget(20_000_000, preset="onehot"),
             },
             {
                 "ppo": {"network": {"compute_dtype": "bfloat16"}},

@@ -41,6 +41,8 @@ BAND_NAMES = {
     "mean": "mean ± standard deviation over seeds",
     "iqm": "interquartile mean over seeds, 95 % bootstrap interval",
 }
+RATIO_MARKERS = {"at least": (">", "▸"), "at most": ("<", "◂"), "uncertain": ("x", "×")}
+"""By what a ratio bounds: as Matplotlib names it, and as text."""
 RATIO_TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50)
 ELLA_PANELS = {
     "decomposition_size": "low-level instructions\nper instruction",
@@ -198,9 +200,7 @@ def _ratios(summary: Summary) -> "Figure":
             offset = (index - (len(standings) - 1) / 2) * 0.6 / max(len(standings), 1)
             for place, ratio in enumerate(standing.ratios):
                 if ratio is not None:
-                    marker = {"at least": ">", "at most": "<", "uncertain": "x"}.get(
-                        ratio.bound, "o"
-                    )
+                    marker, _ = RATIO_MARKERS.get(ratio.bound, ("o", ""))
                     colour = paint[standing.group.label][0]
                     _whisker(axes, ratio.estimate, place + offset, colour, marker)
         axes.axvline(1, color="#555555", linewidth=1, linestyle="--")
@@ -218,7 +218,12 @@ def _ratios(summary: Summary) -> "Figure":
         label = f"frames of {summary.baseline} ÷ frames of the method"
         axes.set_xlabel(textwrap.fill(label, 48))
     shown = [label for label in summary.labels if label in labels]
-    _legend(figure, summary, shown, f"how much faster than {summary.baseline}, 95 % intervals")
+    heading = f"how much faster than {summary.baseline}, 95 % intervals"
+    bounds = {r.bound for s in summary.standings for r in s.ratios if r}
+    notes = [f"{sign} {bound}" for bound, (_, sign) in RATIO_MARKERS.items() if bound in bounds]
+    if notes:
+        heading += f" ({', '.join(notes)}: some seeds never got there)"
+    _legend(figure, summary, shown, heading)
     return figure
 
 

@@ -109,9 +109,14 @@ def area_under_curve(frames: np.ndarray, curves: np.ndarray, until: float) -> np
 
 
 def frames_to_reach(frames: np.ndarray, curves: np.ndarray, threshold: float) -> np.ndarray:
-    """First frame at which each of the curves [seeds, T] is at `threshold` or above; infinite where
-    it never is."""
+    """First frame from which each of the curves [seeds, T] is at `threshold` or above at two points
+    in a row; infinite where it never is.
+
+    One point alone may be luck: a noisy curve exceeds its own height somewhere.
+    """
     reached = curves >= threshold
+    if reached.shape[1] > 1:
+        reached = np.pad(reached[:, :-1] & reached[:, 1:], ((0, 0), (0, 1)))
     return np.where(reached.any(axis=1), frames[reached.argmax(axis=1)], np.inf)
 
 

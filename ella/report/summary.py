@@ -15,6 +15,7 @@ from ella.report import statistics
 from ella.report.palette import ordered
 from ella.report.runs import Run, Series, read_runs
 from ella.report.statistics import Ratio, Scores
+from ella.world.tasks import all_tasks
 
 SUCCESS = "success_rate"
 MEASURES = (
@@ -96,7 +97,10 @@ class Summary:
 
     @cached_property
     def tasks(self) -> list[str]:
-        return list(dict.fromkeys(group.task for group in self.groups))
+        """In the order in which they are registered (the paper's), then others."""
+        known = [spec.name for spec in all_tasks()]
+        found = dict.fromkeys(group.task for group in self.groups)
+        return sorted(found, key=lambda task: known.index(task) if task in known else len(known))
 
     def of_task(self, task: str) -> list[Group]:
         """Groups in the order of labels."""

@@ -101,11 +101,22 @@ def test_area_holds_the_first_height_back_to_frame_zero():
     np.testing.assert_allclose(area, [(4 * 0.2 + 4 * 0.4) / 8])
 
 
-def test_frames_to_reach_is_the_first_time():
+def test_frames_to_reach_is_the_first_time_that_is_not_luck():
     frames = np.array([10.0, 20.0, 30.0, 40.0])
-    curves = np.array([[0.1, 0.6, 0.3, 0.9], [0.5, 0.5, 0.5, 0.5], [0.1, np.nan, 0.2, 0.49]])
+    curves = np.array(
+        [
+            [0.1, 0.6, 0.7, 0.3],
+            [0.5, 0.5, 0.5, 0.5],
+            [0.1, np.nan, 0.2, 0.49],
+            [0.9, 0.1, 0.6, 0.6],
+            [0.6, np.nan, 0.1, 0.9],
+        ]
+    )
     np.testing.assert_array_equal(
-        statistics.frames_to_reach(frames, curves, 0.5), [20.0, 10.0, np.inf]
+        statistics.frames_to_reach(frames, curves, 0.5), [20.0, 10.0, np.inf, 30.0, np.inf]
+    )
+    np.testing.assert_array_equal(
+        statistics.frames_to_reach(frames[:1], curves[:2, :1], 0.5), [np.inf, 10.0]
     )
 
 
