@@ -41,7 +41,11 @@ BAND_NAMES = {
     "mean": "mean ± standard deviation over seeds",
     "iqm": "interquartile mean over seeds, 95 % bootstrap interval",
 }
-RATIO_MARKERS = {"at least": (">", "▸"), "at most": ("<", "◂"), "uncertain": ("x", "×")}
+RATIO_MARKERS = {
+    "at least": (">", "▸"),
+    "at most": ("<", "◂"),
+    "uncertain": ("x", "\N{MULTIPLICATION SIGN}"),
+}
 """By what a ratio bounds: as Matplotlib names it, and as text."""
 RATIO_TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50)
 ELLA_PANELS = {
