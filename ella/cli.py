@@ -30,6 +30,9 @@ that chooses its defaults by what was typed also has `defaults(words)`."""
 
 _MODULES = {"eval": "evaluate"}
 
+EXIT_BROKEN_PIPE = 128 + 13
+"""As a shell reports a command that SIGPIPE ended."""
+
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command in `words` (the process's own arguments by default)."""
@@ -47,6 +50,12 @@ def main(words: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"ella: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # Whoever read the output has seen enough.
+        from ella.experiment.run_log import silence
+
+        silence(sys.stdout)
+        return EXIT_BROKEN_PIPE
     except OSError as error:
         if error.errno is None:
             raise

@@ -154,6 +154,23 @@ def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
     assert "--resume" in circumstances["resumed_with"]
 
 
+def test_a_run_is_saved_when_nobody_reads_its_lines(config, tmp_path):
+    out = tmp_path / "run"
+    words = command("train", "goto-small", "--config", config, "--out", out)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert "frames a seed" in process.stdout.readline()
+    process.stdout.close()
+    said = process.stderr.read()
+    assert process.wait() == 130, said
+    assert "Broken pipe" not in said
+    assert "Traceback" not in said
+    assert f"ella train --resume --out {out}" in said.splitlines()[-1]
+    assert len({row["iteration"] for row in read_rows(out)}) < ITERATIONS / 3
+    assert int(CheckpointStore(out / "checkpoints", "").paths()[-1].name) < ITERATIONS
+
+
 @pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path, capsys):
     out = tmp_path / "run"

@@ -21,7 +21,7 @@ from ella.experiment.metrics import LogLine
 from ella.experiment.planned_run import PlannedRun
 from ella.experiment.ray_launcher import train_on_ray
 from ella.experiment.run import Outcome, RunResult
-from ella.experiment.run_log import AbstractLogSink, headline
+from ella.experiment.run_log import AbstractLogSink, headline, print_progress
 
 SECONDS_BETWEEN_LINES = 10.0
 LEFT_COLUMNS = ("run", "network")
@@ -141,15 +141,14 @@ class _Lines(AbstractLogSink):
         if not finished and time.monotonic() - self._written < SECONDS_BETWEEN_LINES:
             return
         self._written = time.monotonic()
-        sys.stdout.write(
+        print_progress(
             f"{self._planned.directory.name}: "
             f"{line.frames:,}/{self._planned.settings.total_frames:,} frames a seed  "
-            f"{line.frames_per_second:,.0f}/s in this program  {headline(line)}\n"
+            f"{line.frames_per_second:,.0f}/s in this program  {headline(line)}"
         )
-        sys.stdout.flush()
 
     def close(self) -> None:
-        sys.stdout.flush()
+        """Every line is flushed when written."""
 
 
 def _draw(arguments: Arguments, folder: Path, runs: Sequence[PlannedRun]) -> None:

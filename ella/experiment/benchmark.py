@@ -3,12 +3,10 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.experiment.config import Settings
 from ella.experiment.methods import build_shaper
@@ -17,9 +15,11 @@ from ella.experiment.program import training_key
 from ella.experiment.rates import remember_rate
 from ella.experiment.run import make_program
 from ella.networks.actor_critic import ActorCritic
+from ella.ppo.rollout import collect
+from ella.ppo.settings import PPOConfig
 from ella.shaping.shaper import NoShaping
 from ella.world.encoding import NUM_ACTIONS
-from ella.world.environment import Environment, make
+from ella.world.environment import Environment, VectorState, make
 
 COUNTING_RULE = "one frame = one step of one environment of one seed; all seeds are counted"
 
@@ -139,31 +139,15 @@ def _acting(
         vector = env.start(vector_key, ppo.num_envs, ppo.pool_size)
         return network, vector, network.initial_memory(ppo.num_envs), key
 
-    def step(network: ActorCritic, modulations: Any, carry: PyTree, _: Any) -> PyTree:
-        vector, memory, key = carry
-        key, action_key = jax.random.split(key)
-        if infer:
-            seen, _ = network.see(
-                vector.observation.image[None], modulations[vector.instruction_row][None]
-            )
-            memory = network.remember(seen[0], memory, vector.first)
-            action = jax.random.categorical(action_key, network.logits(memory.hidden))
-        else:
-            action = jax.random.randint(action_key, (ppo.num_envs,), 0, NUM_ACTIONS)
-        vector, transition = env.step_vector(vector, action.astype(jnp.int32))
-        return (vector, memory, key), transition.reward.sum()
-
     def rollout(carry: PyTree, _: None) -> PyTree:
         network, vector, memory, key = carry
-        key, refill_key = jax.random.split(key)
-        vector = env.refill(vector, refill_key)
-        modulations = network.instruct(env.instruction_table(vector).tokens) if infer else None
-        (vector, memory, key), rewards = jax.lax.scan(
-            partial(step, network, modulations),
-            (vector, memory, key),
-            length=ppo.rollout_length,
-        )
-        return (network, vector, memory, key), rewards.sum()
+        key, rollout_key = jax.random.split(key)
+        if infer:
+            vector, memory, rollout = collect(env, ppo, network, vector, memory, key=rollout_key)
+            reward = rollout.trajectory.reward
+        else:
+            vector, reward = _at_random(env, ppo, vector, key=rollout_key)
+        return (network, vector, memory, key), reward.sum()
 
     @jax.jit
     def roll(carry: PyTree) -> tuple[PyTree, jax.Array]:
@@ -178,3 +162,18 @@ def _acting(
         jax.block_until_ready((carry, rewards))
 
     return call
+
+
+def _at_random(
+    env: Environment, ppo: PPOConfig, vector: VectorState, *, key: PRNGKeyArray
+) -> tuple[VectorState, Float[Array, "T B"]]:
+    """A rollout of random actions: the rewards."""
+    refill_key, action_key = jax.random.split(key)
+    shape = (ppo.rollout_length, ppo.num_envs)
+    actions = jax.random.randint(action_key, shape, 0, NUM_ACTIONS, jnp.int32)
+
+    def step(vector: VectorState, action: Int32[Array, "B"]) -> tuple[VectorState, Array]:
+        vector, transition = env.step_vector(vector, action)
+        return vector, transition.reward
+
+    return jax.lax.scan(step, env.refill(vector, refill_key), actions)

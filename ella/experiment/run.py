@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -42,7 +42,7 @@ class Outcome(Enum):
 
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
-    """By Ctrl-C or SIGTERM; the run is saved and can be resumed."""
+    """By Ctrl-C, SIGTERM or loss of the terminal; the run is saved and can be resumed."""
     DIVERGED = "diverged"
     """A measurement was not finite; the last good checkpoint is kept."""
 
@@ -468,7 +468,8 @@ def _writing(what: str, directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or SIGTERM into a wish to stop; a second one stops at once."""
+    """Turn the first Ctrl-C, SIGTERM or loss of the terminal into a wish to stop; a second one
+    stops at once."""
     asked = False
 
     def ask(number: int, frame: Any) -> None:
@@ -476,10 +477,14 @@ def _stop_signals() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked = True
-        sys.stderr.write("stopping after this log line; once more stops at once\n")
+        with suppress(OSError):
+            sys.stderr.write("stopping after this log line; once more stops at once\n")
 
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
+        numbers.append(signal.SIGHUP)
     try:
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, ask) for number in numbers}
     except ValueError:  # not the main thread: signals are someone else's
         yield lambda: False
         return

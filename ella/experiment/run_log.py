@@ -2,6 +2,7 @@
 
 import math
 import os
+import signal
 import socket
 import sys
 import time
@@ -126,6 +127,24 @@ def headline(line: LogLine) -> str:
     )
 
 
+def print_progress(text: str) -> None:
+    """A line on standard output. Where nobody reads it any more, as after `| head`, the run is
+    asked to stop as Ctrl-C does, so that it is saved."""
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence(sys.stdout)
+        signal.raise_signal(signal.SIGINT)
+
+
+def silence(stream: IO[str]) -> None:
+    """Let a stream whose reader has gone lead nowhere, also for what it still holds."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
 class PlainDisplay(AbstractLogSink):
     """One text line per log line, for logs and pipes."""
 
@@ -134,14 +153,13 @@ class PlainDisplay(AbstractLogSink):
 
     def write(self, line: LogLine) -> None:
         left = _time_left(line, self._total)
-        sys.stdout.write(
+        print_progress(
             f"{line.frames:,}/{self._total:,} frames a seed  {line.frames_per_second:,.0f}/s  "
-            f"left {left}  {headline(line)}\n"
+            f"left {left}  {headline(line)}"
         )
-        sys.stdout.flush()
 
     def close(self) -> None:
-        sys.stdout.flush()
+        """Every line is flushed when written."""
 
 
 class LiveDisplay(AbstractLogSink):

@@ -164,8 +164,9 @@ def train_termination(
     )
     tokens = language.tokens(jnp.arange(language.num_ids))
     variants = jnp.asarray(article_variants(language))
-    steps = settings.steps(training.num_done)
-    every = min(settings.evaluate_every, -(-steps // 20))
+    wanted = settings.steps(training.num_done)
+    every = min(settings.evaluate_every, -(-wanted // 20))
+    steps = -(-wanted // every) * every  # whole rounds, each with an evaluation
     data, held_out = _Data.of(training), _Data.of(validation)
 
     taken, best, best_step, waited = 0, -1.0, 0, 0
