@@ -9,8 +9,8 @@ from typing import Annotated
 
 import tyro
 
+from ella.durable_files import write_durably
 from ella.errors import InputError
-from ella.experiment.checkpoint import write_durably
 from ella.report.figures import write_figures
 from ella.report.page import render
 from ella.report.summary import BASELINE, Summary, summarise

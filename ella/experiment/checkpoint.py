@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from ella.durable_files import write_durably
 from ella.errors import InputError
 
 FORMAT_VERSION = 1
@@ -206,26 +207,6 @@ def replace_arrays(tree: PyTree, arrays: dict[str, np.ndarray]) -> PyTree:
 def fingerprint(settings: Any) -> str:
     """A short digest of JSON values."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def write_durably(path: Path, text: str) -> None:
-    """Replace a small file in one step, so that a reader sees the old or the new text."""
-    replace_durably(path, text.encode())
-
-
-def replace_durably(path: Path, content: bytes) -> None:
-    """Replace a file in one step; if that fails, the old one stays and nothing else is left."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        error.filename = error.filename or str(path)
-        raise
 
 
 @contextmanager

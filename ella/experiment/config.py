@@ -47,6 +47,9 @@ class EllaOptions:
     for once it is (the released code); off, relevance counts at the first completion only."""
     neutralise: bool = True
     """Whether a success takes the episode's bonuses back with its last reward."""
+    last_state: bool = False
+    """Whether what a success's last action carried out counts among what the success completed; the
+    released code never looks at the state after an episode's last action."""
     optimal_steps: int | None = None
     """The most steps an optimal solution is assumed to need; a bonus beyond the bound that follows
     is warned of. By default what the paper's lambda rests on, 40, and the horizon for

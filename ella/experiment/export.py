@@ -11,13 +11,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from ella.durable_files import replace_durably, write_durably
 from ella.errors import InputError
-from ella.experiment.checkpoint import (
-    named_arrays,
-    replace_arrays,
-    replace_durably,
-    write_durably,
-)
+from ella.experiment.checkpoint import named_arrays, replace_arrays
 from ella.experiment.config import Settings
 from ella.experiment.run_directory import CONFIG_FILE, POLICIES, spec_of
 from ella.experiment.settings_file import read_table, to_json, updated

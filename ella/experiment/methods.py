@@ -110,6 +110,7 @@ def _ella_with(context: MethodContext, relevance: AbstractRelevance) -> Abstract
             discount=settings.ppo.discount,
             recheck=settings.ella.recheck,
             neutralise=settings.ella.neutralise,
+            last_state=settings.ella.last_state,
         ),
         num_ids=task.language.num_ids,
     )

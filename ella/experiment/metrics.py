@@ -10,8 +10,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from ella.durable_files import write_durably
 from ella.errors import InputError
-from ella.experiment.checkpoint import write_durably
 from ella.measurement import Measurements
 
 FILE_NAME = "metrics.csv"

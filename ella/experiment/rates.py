@@ -9,7 +9,8 @@ from pathlib import Path
 
 import jax
 
-from ella.experiment.checkpoint import fingerprint, write_durably
+from ella.durable_files import write_durably
+from ella.experiment.checkpoint import fingerprint
 from ella.experiment.config import Settings
 from ella.experiment.planned_run import PlannedRun, seeds_of
 from ella.experiment.settings_file import to_json

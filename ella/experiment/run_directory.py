@@ -23,8 +23,8 @@ from typing import Any
 import jax
 
 import ella
+from ella.durable_files import write_durably
 from ella.errors import InputError
-from ella.experiment.checkpoint import write_durably
 from ella.experiment.config import Settings
 from ella.experiment.settings_file import read_table, to_json, updated
 from ella.world.tasks import TaskSpec

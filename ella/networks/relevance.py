@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int32, PRNGKeyArray
 
 from ella.errors import InputError
 from ella.networks.language import InstructionEncoder
+from ella.world.grammar import VOCABULARY_SIZE
 
 SMALLEST_DISTANCE = 1e-6
 """Keeps log(1 - p) finite where two instructions coincide."""
@@ -42,10 +43,16 @@ class RelevanceClassifier(eqx.Module):
     joint: tuple[eqx.nn.Linear, eqx.nn.Linear] | None
     """Two layers over both embeddings, for the comparison by concatenation."""
 
-    def __init__(self, settings: RelevanceNetworkSettings, *, key: PRNGKeyArray):
+    def __init__(
+        self,
+        settings: RelevanceNetworkSettings,
+        *,
+        vocabulary: int = VOCABULARY_SIZE,
+        key: PRNGKeyArray,
+    ):
         encoder_key, high_key, low_key, *joint_keys = jax.random.split(key, 5)
         hidden, output = settings.hidden_size, settings.output_size
-        self.encoder = InstructionEncoder(hidden, hidden, key=encoder_key)
+        self.encoder = InstructionEncoder(hidden, hidden, vocabulary=vocabulary, key=encoder_key)
         self.high = eqx.nn.Linear(hidden, output, key=high_key)
         self.low = eqx.nn.Linear(hidden, output, key=low_key)
         self.joint = None

@@ -33,6 +33,9 @@ class EllaSettings:
     relevance only at its first completion (the paper's text)."""
     neutralise: bool = True
     """Whether a success takes the episode's bonuses back with its last reward."""
+    last_state: bool = False
+    """Whether what a success's last action carried out counts among what the success completed.
+    The released code never looks at the state after an episode's last action."""
 
     def __post_init__(self) -> None:
         if self.bonus < 0:
@@ -86,7 +89,8 @@ class ELLA(AbstractRewardShaper):
     """Exploration through learned language abstraction.
 
     The observation before each action is tested against every low-level instruction. The state
-    after an episode's last action is never tested.
+    after an episode's last action is never tested, or with `last_state` for D alone: nothing is
+    paid for it, since a success would be charged for it at once.
     """
 
     termination: AbstractTermination
@@ -141,8 +145,12 @@ class ELLA(AbstractRewardShaper):
         ledger, account = keep_account(
             self.settings, state.ledger, trajectory, terminated, relevant
         )
+        completed = account.completed
+        if self.settings.last_state:
+            shown = self.termination(trajectory.next_image.reshape(images.shape))
+            completed = completed | shown.reshape(T, B, -1)
         dataset = relevance_dataset.record(
-            state.dataset, trajectory.instruction_id, account.completed, trajectory.success
+            state.dataset, trajectory.instruction_id, completed, trajectory.success
         )
         return EllaState(ledger, state.steps + T, dataset, state.relevance), account
 

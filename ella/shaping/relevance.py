@@ -1,6 +1,7 @@
 """Which low-level instructions are worth a bonus: learned online, or told by the oracle."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import equinox as eqx
@@ -172,21 +173,12 @@ class LearnedRelevance(AbstractRelevance):
             used=jnp.ones(count, bool),
         )
 
-        def unfinished(carry: tuple[Array, Learner]) -> Array:
-            trained, learner = carry
-            all_relevant = (self._log_probability(learner, self.candidates) > LOG_HALF).all()
-            return (trained < settings.max_initial_rounds) & ((trained == 0) | ~all_relevant)
+        def all_relevant(learner: Learner) -> Bool[Array, ""]:
+            return (self._log_probability(learner, self.candidates) > LOG_HALF).all()
 
-        def train(carry: tuple[Array, Learner]) -> tuple[Array, Learner]:
-            trained, learner = carry
-            learner = relevance_training.learn_initially(
-                learner, data, self.low_tokens, settings.training,
-                key=jax.random.fold_in(train_key, trained),
-            )  # fmt: skip
-            return trained + 1, learner
-
-        _, learner = jax.lax.while_loop(unfinished, train, (jnp.zeros((), jnp.int32), learner))
-        return relevance_training.start(learner.classifier)
+        return learn_everything(
+            settings, learner, data, self.low_tokens, all_relevant, key=train_key
+        )
 
     def relevant(self, state: Learner, instructions: InstructionTable) -> Bool[Array, "R L"]:
         logs, _ = relevance_matrix(state.classifier, instructions.tokens, self.low_tokens)
@@ -207,7 +199,9 @@ class LearnedRelevance(AbstractRelevance):
         key: PRNGKeyArray,
     ) -> tuple[Learner, Measurements]:
         def update(learner: Learner) -> tuple[Learner, Measurements]:
-            learner = self.update(learner, dataset, key=key)
+            learner = learn_from_dataset(
+                self.settings, learner, dataset, self.language.tokens, self.low_tokens, key=key
+            )
             return learner, self.validate(learner)
 
         def keep(learner: Learner) -> tuple[Learner, Measurements]:
@@ -216,19 +210,6 @@ class LearnedRelevance(AbstractRelevance):
 
         due = (iteration + 1) % self.settings.update_every == 0
         return jax.lax.cond(due, update, keep, state)
-
-    def update(self, learner: Learner, dataset: RelevanceDataset, *, key: PRNGKeyArray) -> Learner:
-        """One online update from D."""
-        training = self.settings.training
-        sample_key, train_key = jax.random.split(key)
-        capacity = min(training.max_instructions, self.language.num_ids)
-        ids, used = relevance_dataset.sample_seen(dataset, capacity, key=sample_key)
-        data = Decompositions(
-            tokens=self.language.tokens(ids),
-            relevant=relevance_dataset.decompositions(dataset, ids, self.num_low_level),
-            used=used,
-        )
-        return relevance_training.learn(learner, data, self.low_tokens, training, key=train_key)
 
     def validate(self, learner: Learner) -> Measurements:
         """Agreement with the oracle, as on a set with as many relevant as irrelevant pairs."""
@@ -250,6 +231,55 @@ class LearnedRelevance(AbstractRelevance):
     def _log_probability(self, learner: Learner, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
         tokens = self.language.tokens(ids)
         return relevance_matrix(learner.classifier, tokens, self.low_tokens)[0]
+
+
+def learn_everything(
+    settings: RelevanceSettings,
+    learner: Learner,
+    data: Decompositions,
+    low_tokens: Int32[Array, "L m"],
+    all_relevant: Callable[[Learner], Bool[Array, ""]],
+    *,
+    key: PRNGKeyArray,
+) -> Learner:
+    """The beginning: trained on `data`, in which all is relevant, until `all_relevant` agrees or
+    `max_initial_rounds` have passed. The optimiser starts afresh afterwards."""
+
+    def unfinished(carry: tuple[Array, Learner]) -> Array:
+        trained, learner = carry
+        return (trained < settings.max_initial_rounds) & ((trained == 0) | ~all_relevant(learner))
+
+    def train(carry: tuple[Array, Learner]) -> tuple[Array, Learner]:
+        trained, learner = carry
+        learner = relevance_training.learn_initially(
+            learner, data, low_tokens, settings.training, key=jax.random.fold_in(key, trained)
+        )
+        return trained + 1, learner
+
+    _, learner = jax.lax.while_loop(unfinished, train, (jnp.zeros((), jnp.int32), learner))
+    return relevance_training.start(learner.classifier)
+
+
+def learn_from_dataset(
+    settings: RelevanceSettings,
+    learner: Learner,
+    dataset: RelevanceDataset,
+    tokens_of: Callable[[Int32[Array, "C"]], Int32[Array, "C n"]],
+    low_tokens: Int32[Array, "L m"],
+    *,
+    key: PRNGKeyArray,
+) -> Learner:
+    """One online update from D."""
+    training = settings.training
+    sample_key, train_key = jax.random.split(key)
+    capacity = min(training.max_instructions, dataset.members.shape[0])
+    ids, used = relevance_dataset.sample_seen(dataset, capacity, key=sample_key)
+    data = Decompositions(
+        tokens=tokens_of(ids),
+        relevant=relevance_dataset.decompositions(dataset, ids, low_tokens.shape[0]),
+        used=used,
+    )
+    return relevance_training.learn(learner, data, low_tokens, training, key=train_key)
 
 
 def some_instructions(language: Language, limit: int) -> np.ndarray:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from ella.durable_files import replace_durably
 from ella.errors import InputError
-from ella.experiment.checkpoint import replace_durably
 from ella.experiment.metrics import LogLine, MetricsFile, read_rows
 from ella.experiment.run_log import TensorBoardLog
 from ella.offline.cache import cached

@@ -1,5 +1,6 @@
 """Bonuses, neutralisation and bookkeeping."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import ella
 from ella.errors import InputError
+from ella.shaping import relevance_dataset
 from ella.shaping.ella import (
     EllaSettings,
     EllaState,
@@ -20,7 +22,7 @@ from ella.shaping.ella import (
 )
 from ella.shaping.oracle import low_level_of
 from ella.shaping.relevance import OracleRelevance, OracleSettings
-from ella.shaping.termination import visible_termination
+from ella.shaping.termination import ToldTermination, visible_termination
 from ella.trajectory import InstructionTable, Trajectory
 
 L, T, B, ROLLOUTS = 5, 6, 3, 5
@@ -177,6 +179,36 @@ def test_bad_settings_are_refused():
 
 
 SPEC = ella.make("putnext-room").spec
+
+
+@pytest.mark.parametrize("last_state", [False, True])
+def test_what_the_last_action_carries_out_is_remembered_on_request_and_never_paid(last_state):
+    spec = ella.world.tasks.find("putnext-room")
+    low = low_level_of(spec).language.num_ids
+    shaper = ella_shaper(
+        spec,
+        ToldTermination(),
+        OracleRelevance(spec, OracleSettings(after_frames=100)),
+        EllaSettings(LAMBDA, 1.0, last_state=last_state),
+    )
+    # Three steps; the second environment fails. The last action carries out instruction 2.
+    seen, shown = np.zeros((2, 3, 2, low), bool)
+    seen[1, :, 0] = shown[0, :, 0] = shown[2, :, 2] = True
+    last = np.array([[False], [False], [True]])
+    rollout = replace(
+        trajectory_of(
+            first=np.array([[True] * 2, [False] * 2, [False] * 2]),
+            reward=last * [1.0, 0.0],
+            terminated=last & [True, True],
+            truncated=np.zeros((3, 2), bool),
+        ),
+        image=jnp.asarray(seen),
+        next_image=jnp.asarray(shown),
+    )
+    state, bonus, _ = shaper.shape(shaper.init(2, key=jax.random.key(0)), rollout)
+    np.testing.assert_allclose(bonus, LAMBDA * np.array([[0, 0], [1, 1], [-1, 0]]), atol=1e-6)
+    found = relevance_dataset.decompositions(state.dataset, jnp.zeros(1, jnp.int32), low)[0]
+    assert np.flatnonzero(found).tolist() == ([0, 2] if last_state else [0])
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,97 @@
+"""Sentences of any language as numbers: words to tokens, sentences to ids, in order of arrival."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ella.errors import InputError
+
+PADDING = 0
+
+
+class Sentences:
+    """A table of sentences of fixed capacity, so that programs compiled for it never change.
+
+    Upper and lower case and punctuation make no difference.
+    """
+
+    def __init__(self, capacity: int, max_words: int, vocabulary: int) -> None:
+        for name, value in (("capacity", capacity), ("max_words", max_words)):
+            if value < 1:
+                raise InputError(f"{name} must be positive, not {value}")
+        if vocabulary < 2:
+            raise InputError(f"vocabulary must be at least 2 (0 is padding), not {vocabulary}")
+        self.tokens = np.full((capacity, max_words), PADDING, np.int32)
+        """int32[capacity, max_words]: rows from `len(self)` on are not in use."""
+        self._vocabulary = vocabulary
+        self._words: dict[str, int] = {}
+        self._ids: dict[tuple[str, ...], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def texts(self) -> list[str]:
+        """The sentences by id, as their words."""
+        return [" ".join(words) for words in self._ids]
+
+    @property
+    def words(self) -> list[str]:
+        """The words in the order of their tokens, from 1."""
+        return list(self._words)
+
+    def encoded(self, texts: Iterable[str]) -> np.ndarray:
+        """Tokens int32[N, max_words] of sentences that get no id; new words get tokens."""
+        return np.stack([self._encoded(_split(text)) for text in texts])
+
+    def id_of(self, text: str) -> int:
+        """The id of a sentence; a new one if it has not been met."""
+        words = _split(text)
+        known = self._ids.get(words)
+        if known is not None:
+            return known
+        if len(self._ids) == len(self.tokens):
+            raise InputError(
+                f"more than {len(self.tokens)} different instructions; raise max_instructions"
+            )
+        row = self._encoded(words)
+        self.tokens[len(self._ids)] = row
+        self._ids[words] = len(self._ids)
+        return self._ids[words]
+
+    def restore(self, words: Sequence[str], texts: Sequence[str]) -> None:
+        """Become the table that had these words and sentences."""
+        self._words.clear()
+        self._ids.clear()
+        self.tokens[:] = PADDING
+        for word in words:
+            self._token(word)
+        for text in texts:
+            self.id_of(text)
+
+    def _encoded(self, words: tuple[str, ...]) -> np.ndarray:
+        longest = self.tokens.shape[1]
+        if len(words) > longest:
+            raise InputError(
+                f"'{' '.join(words)}' has {len(words)} words, more than {longest}; raise max_words"
+            )
+        row = np.full(longest, PADDING, np.int32)
+        row[: len(words)] = [self._token(word) for word in words]
+        return row
+
+    def _token(self, word: str) -> int:
+        if word not in self._words:
+            if len(self._words) + 1 >= self._vocabulary:
+                raise InputError(
+                    f"more than {self._vocabulary - 1} different words; raise vocabulary"
+                )
+            self._words[word] = len(self._words) + 1
+        return self._words[word]
+
+
+def _split(text: str) -> tuple[str, ...]:
+    words = tuple(re.findall(r"\w+", text.lower()))
+    if not words:
+        raise InputError(f"an instruction needs at least one word, got {text!r}")
+    return words

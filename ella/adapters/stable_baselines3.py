@@ -1,0 +1,108 @@
+"""ELLA around the environments of a Stable-Baselines3 trainer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+
+from ella.adapters.gymnasium_shaping import with_rows
+from ella.adapters.host_ella import HostElla
+from ella.errors import InputError
+
+
+def told_missions(venv: VecEnv) -> list[str]:
+    """The current instructions: from the infos of the newest resets, as ELLA's own environments
+    tell them, or from the environments' attribute `mission`, as minigrid's have it."""
+    told = [info.get("mission") for info in venv.reset_infos]
+    if not all(isinstance(text, str) for text in told):
+        try:
+            told = venv.get_attr("mission")
+        except AttributeError as error:
+            raise InputError(
+                "the environments tell no 'mission', in their infos or as an attribute; give the "
+                "wrapper a function that finds the instructions"
+            ) from error
+    return [str(text) for text in told]
+
+
+class ShapedVecEnv(VecEnvWrapper):
+    """Environments whose rewards are `reward_scale` times their own plus ELLA's bonuses.
+
+    `info["unshaped_reward"]` is an environment's own reward; a `Monitor` inside the environment
+    counts those. A success is an episode that terminated with a positive reward, or whatever
+    `info["is_success"]` says where an environment tells it.
+
+    `missions` is called after resets and tells the current instruction of every environment.
+    """
+
+    def __init__(
+        self,
+        venv: VecEnv,
+        ella: HostElla,
+        *,
+        missions: Callable[[VecEnv], list[str]] = told_missions,
+        reward_scale: float = 1.0,
+    ) -> None:
+        super().__init__(venv)
+        self.ella = ella
+        self.reward_scale = reward_scale
+        self._missions_of = missions
+        self._observations: Any = None
+        self._missions: list[str] = []
+        self._first = np.ones(self.num_envs, bool)
+
+    def reset(self) -> VecEnvObs:
+        self._observations = self.venv.reset()
+        self.ella.start(self.num_envs)
+        self._missions = self._missions_of(self.venv)
+        self._first = np.ones(self.num_envs, bool)
+        return self._observations
+
+    def step_wait(self) -> VecEnvStepReturn:
+        observations, rewards, dones, infos = self.venv.step_wait()
+        success = np.array(
+            [
+                info.get("is_success", reward > 0 and not info.get("TimeLimit.truncated", False))
+                for reward, info in zip(rewards, infos, strict=True)
+            ],
+            bool,
+        )
+        last = {int(index): infos[index]["terminal_observation"] for index in np.flatnonzero(dones)}
+        bonus = self.ella.shape(
+            self._observations,
+            self._missions,
+            self._first,
+            success & dones,
+            dones,
+            last_observations=with_rows(observations, last),
+        )
+        for info, reward in zip(infos, rewards, strict=True):
+            info["unshaped_reward"] = float(reward)
+        self._observations, self._first = observations, dones.copy()
+        if dones.any():
+            told = self._missions_of(self.venv)
+            self._missions = [
+                new if ended else old
+                for new, old, ended in zip(told, self._missions, dones, strict=True)
+            ]
+        shaped = (self.reward_scale * rewards + bonus).astype(np.float32)
+        return observations, shaped, dones, infos
+
+
+class EllaLog(BaseCallback):
+    """Records what ELLA does (`ella/...`) in the trainer's log after every rollout."""
+
+    def __init__(self, ella: HostElla) -> None:
+        super().__init__()
+        self.ella = ella
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        for name, value in self.ella.measurements().items():
+            self.logger.record(f"ella/{name}", value)
+        self.logger.record("ella/updates", self.ella.updates)

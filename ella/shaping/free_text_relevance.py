@@ -1,0 +1,149 @@
+"""Relevance for instructions that are met on the way instead of being known beforehand."""
+
+from dataclasses import dataclass, replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
+
+from ella.measurement import Measurements
+from ella.networks.relevance import RelevanceClassifier, relevance_matrix
+from ella.shaping import relevance_training
+from ella.shaping.relevance import (
+    LOG_HALF,
+    AbstractRelevance,
+    RelevanceSettings,
+    learn_everything,
+    learn_from_dataset,
+)
+from ella.shaping.relevance_dataset import RelevanceDataset
+from ella.shaping.relevance_training import Decompositions, Learner
+from ella.trajectory import InstructionTable
+
+CHUNK = 64
+"""Sentences that are judged at a time."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class FreeTextLearner:
+    """The classifier of one seed."""
+
+    learner: Learner
+    taught: Bool[Array, ""]
+    """Whether it has been taught that everything is relevant; until then it is not asked."""
+    relevant: Bool[Array, "num_ids L"]
+    """Its judgement of every sentence met, so that it need not read them at every step."""
+
+
+class FreeTextRelevance(AbstractRelevance):
+    """The Siamese classifier over sentences of any language.
+
+    Everything is relevant until the first update. Then the classifier is taught just that for the
+    sentences met so far, and learns from successes from there on, as it does for a known language.
+    """
+
+    settings: RelevanceSettings = eqx.field(static=True)
+    vocabulary: int = eqx.field(static=True)
+    """Tokens lie below it; 0 is padding."""
+    num_low_level: int = eqx.field(static=True)
+    low_tokens: Int32[Array, "L n"]
+    sentences: Int32[Array, "num_ids n"]
+    """High-level instructions by id; rows beyond `num_sentences` are not in use yet."""
+    num_sentences: Int32[Array, ""]
+
+    def init(self, *, key: PRNGKeyArray) -> FreeTextLearner:
+        classifier = RelevanceClassifier(self.settings.network, vocabulary=self.vocabulary, key=key)
+        return FreeTextLearner(
+            learner=relevance_training.start(classifier),
+            taught=jnp.zeros((), bool),
+            relevant=jnp.ones((self.sentences.shape[0], self.num_low_level), bool),
+        )
+
+    def relevant(
+        self, state: FreeTextLearner, instructions: InstructionTable
+    ) -> Bool[Array, "R L"]:
+        return state.relevant[instructions.ids]
+
+    def meet(self, state: FreeTextLearner, instructions: InstructionTable) -> FreeTextLearner:
+        """Judge sentences that were not there at the last update."""
+        rows = self._judge(state.learner, instructions.tokens) | ~state.taught
+        return replace(state, relevant=state.relevant.at[instructions.ids].set(rows))
+
+    def pays_everything(self, steps: Int32[Array, "T"], num_envs: int) -> Bool[Array, "T"]:
+        return jnp.zeros_like(steps, bool)
+
+    def probability(self, state: FreeTextLearner, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
+        logs, _ = relevance_matrix(state.learner.classifier, self.sentences[ids], self.low_tokens)
+        return jnp.where(state.taught, jnp.exp(logs), 1.0)
+
+    def fit(
+        self,
+        state: FreeTextLearner,
+        dataset: RelevanceDataset,
+        iteration: Int32[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[FreeTextLearner, Measurements]:
+        teach_key, learn_key = jax.random.split(key)
+
+        def update(state: FreeTextLearner) -> FreeTextLearner:
+            learner = jax.lax.cond(
+                state.taught,
+                lambda learner: learner,
+                lambda learner: self._teach(learner, key=teach_key),
+                state.learner,
+            )
+            learner = learn_from_dataset(
+                self.settings,
+                learner,
+                dataset,
+                lambda ids: self.sentences[ids],
+                self.low_tokens,
+                key=learn_key,
+            )
+            return FreeTextLearner(learner, jnp.ones((), bool), self._judge_all(learner))
+
+        due = (iteration + 1) % self.settings.update_every == 0
+        return jax.lax.cond(due, update, lambda state: state, state), {}
+
+    def _teach(self, learner: Learner, *, key: PRNGKeyArray) -> Learner:
+        """That everything is relevant to some of the sentences met so far."""
+        draw_key, train_key = jax.random.split(key)
+        count = min(self.settings.initial_instructions, self.sentences.shape[0])
+        met = jnp.maximum(self.num_sentences, 1)
+        in_turn = jnp.arange(count) % met
+        drawn = jax.random.randint(draw_key, (count,), 0, met)
+        tokens = self.sentences[jnp.where(met <= count, in_turn, drawn)]
+        data = Decompositions(
+            tokens=tokens,
+            relevant=jnp.ones((count, self.num_low_level), bool),
+            used=jnp.ones(count, bool),
+        )
+
+        def all_relevant(learner: Learner) -> Bool[Array, ""]:
+            return self._judge(learner, tokens).all()
+
+        return learn_everything(
+            self.settings, learner, data, self.low_tokens, all_relevant, key=train_key
+        )
+
+    def _judge(self, learner: Learner, tokens: Int32[Array, "R n"]) -> Bool[Array, "R L"]:
+        logs, _ = relevance_matrix(learner.classifier, tokens, self.low_tokens)
+        return logs > LOG_HALF
+
+    def _judge_all(self, learner: Learner) -> Bool[Array, "num_ids L"]:
+        """Every sentence in use, some at a time; the others are relevant to everything."""
+        num_ids = self.sentences.shape[0]
+        chunk = min(CHUNK, num_ids)
+
+        def judge_some(index: Int32[Array, ""], rows: Bool[Array, "num_ids L"]) -> Array:
+            start = jnp.minimum(index * chunk, num_ids - chunk)
+            tokens = jax.lax.dynamic_slice_in_dim(self.sentences, start, chunk)
+            found = self._judge(learner, tokens)
+            return jax.lax.dynamic_update_slice_in_dim(rows, found, start, axis=0)
+
+        everything = jnp.ones((num_ids, self.num_low_level), bool)
+        chunks = (self.num_sentences + chunk - 1) // chunk
+        return jax.lax.fori_loop(0, chunks, judge_some, everything)
