@@ -33,6 +33,7 @@ from ella.shaping.termination import visible_termination
 from ella.world import compiled
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+import own_environment
 from own_environment import (
     CUSTOMERS,
     GOODS,
@@ -284,6 +285,16 @@ def test_stable_baselines_trains_on_neutral_successes(tmp_path):
         rows = list(csv.DictReader(file))
     assert [int(row["ella/updates"]) for row in rows] == [7, 8]
     assert all(float(row["ella/decomposition_size"]) >= 2 for row in rows)
+
+
+def test_the_example_trains_and_tells_what_it_learned(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["own_environment.py", "--steps", "2048"])
+    own_environment.main()
+    *_, finished, question = [
+        line for line in capsys.readouterr().out.splitlines() if not line.startswith(("|", "  "))
+    ]
+    assert finished.startswith("errands finished: ")
+    assert question == "bring ink to the widow:"
 
 
 def test_minigrid_tells_its_missions():
