@@ -87,6 +87,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument("--steps", type=int, default=300_000)
     arguments.add_argument("--plain", action="store_true", help="without ELLA")
+    arguments.add_argument("--episodes", type=int, default=400, help="to measure it with")
     arguments.add_argument("--seed", type=int, default=0)
     chosen = arguments.parse_args()
 
@@ -113,9 +114,13 @@ def main() -> None:
 
     fresh = make_vec_env(Errands, n_envs=16, seed=chosen.seed + 1000)
     rewards, _ = evaluate_policy(
-        model, fresh, n_eval_episodes=400, deterministic=False, return_episode_rewards=True
+        model,
+        fresh,
+        n_eval_episodes=chosen.episodes,
+        deterministic=False,
+        return_episode_rewards=True,
     )
-    print(f"errands finished: {np.mean(np.array(rewards) > 0):.1%} of 400")
+    print(f"errands finished: {np.mean(np.array(rewards) > 0):.1%} of {chosen.episodes}")
     if ella is not None:
         print("bring ink to the widow:")
         for low_level, probability in ella.relevance("bring ink to the widow").items():

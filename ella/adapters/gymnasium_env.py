@@ -47,7 +47,7 @@ class EllaEnv(gymnasium.Env[dict[str, Any], Any]):
     ) -> None:
         check_render_mode(render_mode, RENDER_MODES)
         self.world = make(task)
-        self.mission = mission
+        self._mission_form = mission
         self.render_mode = render_mode
         self.tile_size = tile_size
         self.observation_space = observation_space(self.world.language, mission)
@@ -100,7 +100,7 @@ class EllaEnv(gymnasium.Env[dict[str, Any], Any]):
             "direction": int(observation.direction),
             "mission": np.array(observation.mission),
         }
-        if self.mission == "text":
+        if self._mission_form == "text":
             values["mission_text"] = text
         return values, {"mission": text, "instruction_id": instruction_id}
 

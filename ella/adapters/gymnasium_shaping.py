@@ -72,7 +72,7 @@ class ShapedVectorEnv(VectorWrapper):
         observations, infos = self.env.reset(seed=seed, options=options)
         begun = np.ones(self.num_envs, bool) if mask is None else np.asarray(mask, bool)
         if mask is None:
-            self.ella.start(self.num_envs)
+            self.ella.start(self.num_envs, owner=self)
         self._take(observations, infos, begun)
         self._first = self._first | begun
         self._resetting = self._resetting & ~begun
@@ -93,6 +93,7 @@ class ShapedVectorEnv(VectorWrapper):
             done,
             idle=idle,
             last_observations=with_last(observations, infos),
+            owner=self,
         )
         begun = np.zeros_like(done)
         if self._autoreset == AutoresetMode.SAME_STEP:
@@ -109,10 +110,7 @@ class ShapedVectorEnv(VectorWrapper):
         return observations, self.reward_scale * rewards + bonus, terminated, truncated, infos
 
     def _take(self, observations: Any, infos: dict[str, Any], begun: np.ndarray) -> None:
-        # Environments may hand out the same arrays again and again.
-        self._observations = jax.tree.map(
-            lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, observations
-        )
+        self._observations = copied(observations)
         if begun.any():
             told = self._missions_of(observations, infos)
             for index in np.flatnonzero(begun).tolist():
@@ -144,7 +142,7 @@ class ShapedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        self.ella.start(1)
+        self.ella.start(1, owner=self)
         self._batch, self._mission, self._first = (
             _batch_of_one(observation),
             self._mission_of(observation, info),
@@ -165,6 +163,7 @@ class ShapedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             done & success,
             done,
             last_observations=_batch_of_one(observation),
+            owner=self,
         )
         self._batch, self._first = _batch_of_one(observation), False
         shaped = self.reward_scale * float(reward) + float(bonus[0])
@@ -177,10 +176,10 @@ def successes(
     """bool[B]: which environments ended an episode with the task solved."""
     solved = np.asarray(terminated) & (rewards > 0)
     # Environments that reset in the same step tell it of the episode that ended.
-    for place in (infos, infos.get("final_info", {})):
-        if "is_success" in place:
-            told = np.asarray(place.get("_is_success", np.ones_like(done)), bool)
-            solved = np.where(told, np.asarray(place["is_success"], bool), solved)
+    place = infos.get("final_info", infos)
+    if "is_success" in place:
+        told = np.asarray(place.get("_is_success", np.ones_like(done)), bool)
+        solved = np.where(told, np.asarray(place["is_success"], bool), solved)
     return solved & done
 
 
@@ -192,7 +191,8 @@ def with_last(observations: Any, infos: dict[str, Any]) -> Any:
 
 
 def with_rows(observations: Any, rows: dict[int, Any]) -> Any:
-    """A batch of observations, arrays or dictionaries of them, some of which are replaced."""
+    """A batch of observations (arrays, or dictionaries or tuples of them), some of which are
+    replaced."""
     if not rows:
         return observations
     if isinstance(observations, dict):
@@ -200,7 +200,12 @@ def with_rows(observations: Any, rows: dict[int, Any]) -> Any:
             name: with_rows(part, {index: row[name] for index, row in rows.items()})
             for name, part in observations.items()
         }
-    if not isinstance(observations, np.ndarray):  # sentences, say
+    if isinstance(observations, tuple) and isinstance(observations[0], np.ndarray | dict | tuple):
+        return tuple(
+            with_rows(part, {index: row[place] for index, row in rows.items()})
+            for place, part in enumerate(observations)
+        )
+    if not isinstance(observations, np.ndarray):  # one sentence per environment
         changed = list(observations)
         for index, row in rows.items():
             changed[index] = row
@@ -211,5 +216,12 @@ def with_rows(observations: Any, rows: dict[int, Any]) -> Any:
     return replaced
 
 
+def copied(observations: Any) -> Any:
+    """Environments may hand out the same arrays again and again."""
+    return jax.tree.map(
+        lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, observations
+    )
+
+
 def _batch_of_one(observation: Any) -> Any:
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[None], observation)
+    return jax.tree.map(lambda leaf: np.array(leaf)[None], observation)

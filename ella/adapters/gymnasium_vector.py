@@ -55,7 +55,7 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
         self.world = make(task)
         self.num_envs = num_envs
         self.pool_size = pool_size or max(256, 4 * num_envs)
-        self.mission = mission
+        self._mission_form = mission
         self.render_mode = render_mode
         self.tile_size = tile_size
         self.single_observation_space = observation_space(self.world.language, mission)
@@ -150,7 +150,7 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
             "direction": observation.direction.astype(np.int64),
             "mission": np.array(observation.mission),
         }
-        if self.mission == "text":
+        if self._mission_form == "text":
             values["mission_text"] = tuple(self._texts)
         return values
 
@@ -172,7 +172,7 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
                 "direction": int(last.direction[index]),
                 "mission": last.mission[index].copy(),
             }
-            if self.mission == "text":
+            if self._mission_form == "text":
                 final_obs[index]["mission_text"] = self._texts[index]
         texts = np.full(self.num_envs, None, object)
         texts[ended] = self._texts[ended]

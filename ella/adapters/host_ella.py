@@ -18,7 +18,6 @@ from ella.adapters.sentences import Sentences
 from ella.durable_files import replace_durably
 from ella.errors import InputError
 from ella.measurement import Measurements
-from ella.networks.relevance import relevance_matrix
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import ELLA, EllaSettings, EllaState, EpisodeLedger
 from ella.shaping.free_text_relevance import FreeTextRelevance
@@ -46,7 +45,7 @@ class HostElla:
         update_every: Steps, of all environments together, between updates of the classifier.
         max_instructions: The most high-level instructions there may be.
         max_words: The most words an instruction may have.
-        vocabulary: One more than the most different words there may be.
+        vocabulary: Two more than the most different words there may be.
         seed: Of the classifier.
     """
 
@@ -72,6 +71,8 @@ class HostElla:
         self._judge = judge
         self._sentences = Sentences(max_instructions, max_words, vocabulary)
         low_tokens = self._sentences.encoded(self.low_level)
+        if len(np.unique(low_tokens, axis=0)) < len(self.low_level):
+            raise InputError("two low-level instructions have the same words")
         self._relevance = FreeTextRelevance(
             settings=replace(relevance or RelevanceSettings(), update_every=1),
             vocabulary=vocabulary,
@@ -88,6 +89,7 @@ class HostElla:
         )
         start_key, self._key = jax.random.split(jax.random.key(seed))
         self._state: EllaState = eqx.filter_jit(self._shaper.init)(0, key=start_key)
+        self._owner: object = None
         self._steps = 0
         self._updates = 0
         self._sums: dict[str, np.ndarray] = {}
@@ -97,8 +99,13 @@ class HostElla:
         """How often the relevance classifier has learned."""
         return self._updates
 
-    def start(self, num_envs: int) -> None:
-        """New episodes in all of `num_envs` environments; what was learned stays."""
+    def start(self, num_envs: int, *, owner: object = None) -> None:
+        """New episodes in all of `num_envs` environments; what was learned stays.
+
+        Steps of another `owner` are refused: the episodes of two sets of environments must not
+        be mixed up.
+        """
+        self._owner = owner
         nothing = jnp.zeros((num_envs, len(self.low_level)), bool)
         ledger = EpisodeLedger(nothing, nothing, jnp.zeros(num_envs))
         self._state = replace(self._state, ledger=ledger)
@@ -113,6 +120,7 @@ class HostElla:
         *,
         idle: np.ndarray | None = None,
         last_observations: Any = None,
+        owner: object = None,
     ) -> np.ndarray:
         """The bonus float32[B] of one step of every environment.
 
@@ -125,8 +133,14 @@ class HostElla:
             idle: bool[B], environments that only reset in this step; they get 0.
             last_observations: Those after the action and before any reset. Needed where `success`
                 holds, if the settings have `last_state`.
+            owner: As given to `start`.
         """
         count = len(missions)
+        if owner is not self._owner:
+            raise InputError(
+                "other environments have been reset with this HostElla; it serves one wrapper (a "
+                "vector of environments for several, and unshaped ones for evaluation)"
+            )
         if self._state.ledger.owed.shape != (count,):
             raise InputError(f"start({count}) must come before steps of {count} environments")
         judged = self._judged(observations, count)
@@ -150,17 +164,15 @@ class HostElla:
         self._steps += int(count - idle.sum())
         if before // self.update_every != self._steps // self.update_every:
             self._learn()
-        return np.asarray(bonus)
+        return np.array(bonus)
 
     def relevance(self, instruction: str) -> dict[str, float]:
         """The probability that each low-level instruction matters for a high-level one, the
-        highest first; above one half it is paid for. All are 1 before the first update."""
-        if not self._updates:
-            return dict.fromkeys(self.low_level, 1.0)
-        tokens = jnp.asarray(self._sentences.encoded([instruction]))
-        classifier = self._state.relevance.learner.classifier
-        logs, _ = relevance_matrix(classifier, tokens, self._relevance.low_tokens)
-        found = zip(self.low_level, np.exp(np.asarray(logs[0])).tolist(), strict=True)
+        highest first; above one half it is paid for. All are 1 before the first update, and as
+        long as the instruction has words that have not been learned from."""
+        tokens = jnp.asarray(self._sentences.asked(instruction))[None]
+        chances = self._relevance.probability_of(self._state.relevance, tokens)[0]
+        found = zip(self.low_level, np.asarray(chances).tolist(), strict=True)
         return dict(sorted(found, key=lambda pair: -pair[1]))
 
     def solved(self) -> dict[str, set[str]]:
@@ -181,7 +193,8 @@ class HostElla:
         means = {
             name: float(total / count) for name, (total, count) in self._sums.items() if count > 0
         }
-        self._sums = {}
+        # What was counted before its episode has ended counts later.
+        self._sums = {name: pair for name, pair in self._sums.items() if pair[1] == 0}
         return means
 
     def save(self, path: Path | str) -> None:
@@ -198,7 +211,10 @@ class HostElla:
             {name: np.asarray(leaf) for name, leaf in _named(self._lasting()).items()},
             metadata={"ella": json.dumps(table)},
         )
-        replace_durably(Path(path), content)
+        try:
+            replace_durably(Path(path), content)
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}") from error
 
     def load(self, path: Path | str) -> None:
         """Take what another one with the same low-level instructions and sizes has saved. Its
@@ -224,6 +240,10 @@ class HostElla:
                 f"{path} was saved with other sizes (max_instructions, max_words, vocabulary or "
                 "the relevance network)"
             )
+        capacity, max_words = self._sentences.tokens.shape
+        sentences = Sentences(capacity, max_words, self._relevance.vocabulary)
+        sentences.restore(table["words"], table["instructions"])
+        self._sentences = sentences
         leaves = [jnp.asarray(arrays[name]) for name in expected]
         lasting = jax.tree.unflatten(jax.tree.structure(self._lasting()), leaves)
         self._state = replace(
@@ -233,7 +253,6 @@ class HostElla:
             relevance=lasting["relevance"],
         )
         self._key = jax.random.wrap_key_data(lasting["key"])
-        self._sentences.restore(table["words"], table["instructions"])
         self._steps, self._updates = int(table["steps"]), int(table["updates"])
 
     def _judged(self, observations: Any, count: int) -> np.ndarray:

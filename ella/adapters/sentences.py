@@ -20,8 +20,10 @@ class Sentences:
         for name, value in (("capacity", capacity), ("max_words", max_words)):
             if value < 1:
                 raise InputError(f"{name} must be positive, not {value}")
-        if vocabulary < 2:
-            raise InputError(f"vocabulary must be at least 2 (0 is padding), not {vocabulary}")
+        if vocabulary < 3:
+            raise InputError(
+                f"vocabulary must be at least 3, two of them reserved, not {vocabulary}"
+            )
         self.tokens = np.full((capacity, max_words), PADDING, np.int32)
         """int32[capacity, max_words]: rows from `len(self)` on are not in use."""
         self._vocabulary = vocabulary
@@ -41,9 +43,21 @@ class Sentences:
         """The words in the order of their tokens, from 1."""
         return list(self._words)
 
+    @property
+    def unknown(self) -> int:
+        """The token of words that are asked about without being met."""
+        return self._vocabulary - 1
+
     def encoded(self, texts: Iterable[str]) -> np.ndarray:
         """Tokens int32[N, max_words] of sentences that get no id; new words get tokens."""
         return np.stack([self._encoded(_split(text)) for text in texts])
+
+    def asked(self, text: str) -> np.ndarray:
+        """Tokens int32[max_words] of a sentence of which nothing is remembered."""
+        words = _split(text)
+        row = self._blank(words)
+        row[: len(words)] = [self._words.get(word, self.unknown) for word in words]
+        return row
 
     def id_of(self, text: str) -> int:
         """The id of a sentence; a new one if it has not been met."""
@@ -61,33 +75,32 @@ class Sentences:
         return self._ids[words]
 
     def restore(self, words: Sequence[str], texts: Sequence[str]) -> None:
-        """Become the table that had these words and sentences."""
-        self._words.clear()
-        self._ids.clear()
-        self.tokens[:] = PADDING
-        for word in words:
-            self._token(word)
+        """Fill an empty table with the words and sentences of another."""
+        self._meet(words)
         for text in texts:
             self.id_of(text)
 
     def _encoded(self, words: tuple[str, ...]) -> np.ndarray:
+        row = self._blank(words)
+        self._meet(words)
+        row[: len(words)] = [self._words[word] for word in words]
+        return row
+
+    def _blank(self, words: tuple[str, ...]) -> np.ndarray:
         longest = self.tokens.shape[1]
         if len(words) > longest:
             raise InputError(
                 f"'{' '.join(words)}' has {len(words)} words, more than {longest}; raise max_words"
             )
-        row = np.full(longest, PADDING, np.int32)
-        row[: len(words)] = [self._token(word) for word in words]
-        return row
+        return np.full(longest, PADDING, np.int32)
 
-    def _token(self, word: str) -> int:
-        if word not in self._words:
-            if len(self._words) + 1 >= self._vocabulary:
-                raise InputError(
-                    f"more than {self._vocabulary - 1} different words; raise vocabulary"
-                )
+    def _meet(self, words: Sequence[str]) -> None:
+        """Give tokens to new words, to all or to none."""
+        new = [word for word in dict.fromkeys(words) if word not in self._words]
+        if len(self._words) + len(new) >= self.unknown:
+            raise InputError(f"more than {self.unknown - 1} different words; raise vocabulary")
+        for word in new:
             self._words[word] = len(self._words) + 1
-        return self._words[word]
 
 
 def _split(text: str) -> tuple[str, ...]:

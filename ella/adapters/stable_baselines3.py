@@ -8,7 +8,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
-from ella.adapters.gymnasium_shaping import with_rows
+from ella.adapters.gymnasium_shaping import copied, with_rows
 from ella.adapters.host_ella import HostElla
 from ella.errors import InputError
 
@@ -16,15 +16,17 @@ from ella.errors import InputError
 def told_missions(venv: VecEnv) -> list[str]:
     """The current instructions: from the infos of the newest resets, as ELLA's own environments
     tell them, or from the environments' attribute `mission`, as minigrid's have it."""
-    told = [info.get("mission") for info in venv.reset_infos]
+    inner = venv
+    while isinstance(inner, VecEnvWrapper):  # wrappers do not pass the infos of resets on
+        inner = inner.venv
+    told = [info.get("mission") for info in inner.reset_infos]
+    if not all(isinstance(text, str) for text in told) and inner.has_attr("mission"):
+        told = inner.get_attr("mission")
     if not all(isinstance(text, str) for text in told):
-        try:
-            told = venv.get_attr("mission")
-        except AttributeError as error:
-            raise InputError(
-                "the environments tell no 'mission', in their infos or as an attribute; give the "
-                "wrapper a function that finds the instructions"
-            ) from error
+        raise InputError(
+            "the environments tell no 'mission' in words, in their infos or as an attribute; give "
+            "the wrapper a function that finds the instructions"
+        )
     return [str(text) for text in told]
 
 
@@ -55,11 +57,17 @@ class ShapedVecEnv(VecEnvWrapper):
         self._first = np.ones(self.num_envs, bool)
 
     def reset(self) -> VecEnvObs:
-        self._observations = self.venv.reset()
-        self.ella.start(self.num_envs)
+        observations = self.venv.reset()
+        self.ella.start(self.num_envs, owner=self)
         self._missions = self._missions_of(self.venv)
+        self._observations = copied(observations)
         self._first = np.ones(self.num_envs, bool)
-        return self._observations
+        return observations
+
+    def step_async(self, actions: np.ndarray) -> None:
+        if not self._missions:
+            raise InputError("the environments have no episodes yet; call reset() first")
+        self.venv.step_async(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
         observations, rewards, dones, infos = self.venv.step_wait()
@@ -78,10 +86,11 @@ class ShapedVecEnv(VecEnvWrapper):
             success & dones,
             dones,
             last_observations=with_rows(observations, last),
+            owner=self,
         )
         for info, reward in zip(infos, rewards, strict=True):
             info["unshaped_reward"] = float(reward)
-        self._observations, self._first = observations, dones.copy()
+        self._observations, self._first = copied(observations), dones.copy()
         if dones.any():
             told = self._missions_of(self.venv)
             self._missions = [

@@ -21,6 +21,7 @@ from ella.shaping.relevance_dataset import RelevanceDataset
 from ella.shaping.relevance_training import Decompositions, Learner
 from ella.trajectory import InstructionTable
 
+PADDING = 0
 CHUNK = 64
 """Sentences that are judged at a time."""
 
@@ -31,8 +32,9 @@ class FreeTextLearner:
     """The classifier of one seed."""
 
     learner: Learner
-    taught: Bool[Array, ""]
-    """Whether it has been taught that everything is relevant; until then it is not asked."""
+    taught: Bool[Array, "vocabulary"]
+    """Words it has learned from. To a sentence with others everything is relevant, as everything
+    is at the beginning."""
     relevant: Bool[Array, "num_ids L"]
     """Its judgement of every sentence met, so that it need not read them at every step."""
 
@@ -42,6 +44,7 @@ class FreeTextRelevance(AbstractRelevance):
 
     Everything is relevant until the first update. Then the classifier is taught just that for the
     sentences met so far, and learns from successes from there on, as it does for a known language.
+    A sentence with new words is relevant to everything until it has been learned from.
     """
 
     settings: RelevanceSettings = eqx.field(static=True)
@@ -57,7 +60,7 @@ class FreeTextRelevance(AbstractRelevance):
         classifier = RelevanceClassifier(self.settings.network, vocabulary=self.vocabulary, key=key)
         return FreeTextLearner(
             learner=relevance_training.start(classifier),
-            taught=jnp.zeros((), bool),
+            taught=jnp.zeros(self.vocabulary, bool).at[PADDING].set(True),
             relevant=jnp.ones((self.sentences.shape[0], self.num_low_level), bool),
         )
 
@@ -68,15 +71,21 @@ class FreeTextRelevance(AbstractRelevance):
 
     def meet(self, state: FreeTextLearner, instructions: InstructionTable) -> FreeTextLearner:
         """Judge sentences that were not there at the last update."""
-        rows = self._judge(state.learner, instructions.tokens) | ~state.taught
+        rows = self._judge(state, instructions.tokens)
         return replace(state, relevant=state.relevant.at[instructions.ids].set(rows))
 
     def pays_everything(self, steps: Int32[Array, "T"], num_envs: int) -> Bool[Array, "T"]:
         return jnp.zeros_like(steps, bool)
 
     def probability(self, state: FreeTextLearner, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
-        logs, _ = relevance_matrix(state.learner.classifier, self.sentences[ids], self.low_tokens)
-        return jnp.where(state.taught, jnp.exp(logs), 1.0)
+        return self.probability_of(state, self.sentences[ids])
+
+    def probability_of(
+        self, state: FreeTextLearner, tokens: Int32[Array, "N n"]
+    ) -> Float[Array, "N L"]:
+        """As `probability`, of any sentences."""
+        logs, _ = relevance_matrix(state.learner.classifier, tokens, self.low_tokens)
+        return jnp.where(state.taught[tokens].all(-1, keepdims=True), jnp.exp(logs), 1.0)
 
     def fit(
         self,
@@ -89,10 +98,12 @@ class FreeTextRelevance(AbstractRelevance):
         teach_key, learn_key = jax.random.split(key)
 
         def update(state: FreeTextLearner) -> FreeTextLearner:
+            # Only padding is known before the first update.
+            is_first = state.taught.sum() == 1
             learner = jax.lax.cond(
-                state.taught,
-                lambda learner: learner,
+                is_first,
                 lambda learner: self._teach(learner, key=teach_key),
+                lambda learner: learner,
                 state.learner,
             )
             learner = learn_from_dataset(
@@ -103,7 +114,14 @@ class FreeTextRelevance(AbstractRelevance):
                 self.low_tokens,
                 key=learn_key,
             )
-            return FreeTextLearner(learner, jnp.ones((), bool), self._judge_all(learner))
+            met = jnp.arange(self.sentences.shape[0]) < self.num_sentences
+            solved = (dataset.members != 0).any(-1)
+            learned_from = jnp.where(is_first, met, solved)[:, None]
+            words = jnp.where(learned_from, self.sentences, PADDING)
+            new = replace(
+                state, learner=learner, taught=state.taught.at[words.reshape(-1)].set(True)
+            )
+            return replace(new, relevant=self._judge_all(new))
 
         due = (iteration + 1) % self.settings.update_every == 0
         return jax.lax.cond(due, update, lambda state: state, state), {}
@@ -123,17 +141,17 @@ class FreeTextRelevance(AbstractRelevance):
         )
 
         def all_relevant(learner: Learner) -> Bool[Array, ""]:
-            return self._judge(learner, tokens).all()
+            logs, _ = relevance_matrix(learner.classifier, tokens, self.low_tokens)
+            return (logs > LOG_HALF).all()
 
         return learn_everything(
             self.settings, learner, data, self.low_tokens, all_relevant, key=train_key
         )
 
-    def _judge(self, learner: Learner, tokens: Int32[Array, "R n"]) -> Bool[Array, "R L"]:
-        logs, _ = relevance_matrix(learner.classifier, tokens, self.low_tokens)
-        return logs > LOG_HALF
+    def _judge(self, state: FreeTextLearner, tokens: Int32[Array, "R n"]) -> Bool[Array, "R L"]:
+        return self.probability_of(state, tokens) > 0.5
 
-    def _judge_all(self, learner: Learner) -> Bool[Array, "num_ids L"]:
+    def _judge_all(self, state: FreeTextLearner) -> Bool[Array, "num_ids L"]:
         """Every sentence in use, some at a time; the others are relevant to everything."""
         num_ids = self.sentences.shape[0]
         chunk = min(CHUNK, num_ids)
@@ -141,7 +159,7 @@ class FreeTextRelevance(AbstractRelevance):
         def judge_some(index: Int32[Array, ""], rows: Bool[Array, "num_ids L"]) -> Array:
             start = jnp.minimum(index * chunk, num_ids - chunk)
             tokens = jax.lax.dynamic_slice_in_dim(self.sentences, start, chunk)
-            found = self._judge(learner, tokens)
+            found = self._judge(state, tokens)
             return jax.lax.dynamic_update_slice_in_dim(rows, found, start, axis=0)
 
         everything = jnp.ones((num_ids, self.num_low_level), bool)

@@ -50,7 +50,7 @@ def pack(bits: Bool[Array, "*batch L"]) -> UInt32[Array, "*batch words"]:
 def unpack(words: UInt32[Array, "*batch words"], length: int) -> Bool[Array, "*batch L"]:
     """Words of bits to booleans."""
     bits = words[..., None] >> jnp.arange(WORD, dtype=jnp.uint32) & 1
-    return bits.reshape(*words.shape[:-1], -1)[..., :length].astype(bool)
+    return bits.reshape(*words.shape[:-1], words.shape[-1] * WORD)[..., :length].astype(bool)
 
 
 def decompositions(

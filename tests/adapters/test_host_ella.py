@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import configure
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack, VecMonitor
 
 import ella
 from ella.adapters.babyai_judge import babyai_low_level
@@ -37,6 +38,7 @@ import own_environment
 from own_environment import (
     CUSTOMERS,
     GOODS,
+    HORIZON,
     LOW_LEVEL,
     MOVES,
     PLACES,
@@ -195,6 +197,7 @@ def taught() -> HostElla:
     first = np.ones(16, bool)
     observations, _ = envs.reset(seed=0)
     assert set(host.relevance("bring ink to the widow").values()) == {1.0}
+    assert set(host.relevance("words nobody used").values()) == {1.0}
     while host.updates < UPDATES:
         actions = [r.action(*pair) for r, *pair in zip(runners, observations, first, strict=True)]
         observations, _, terminated, truncated, _ = envs.step(np.array(actions))
@@ -211,10 +214,11 @@ def test_it_learns_what_matters_for_each_errand(taught):
             relevance = taught.relevance(mission)
             assert set(list(relevance)[:2]) == needed
             assert list(relevance.values())[2] < 0.5
+    assert set(taught.relevance("bring glue to the widow").values()) == {1.0}
     measured = taught.measurements()
     assert 2.0 <= measured["decomposition_size"] < len(PLACES)
     assert measured["bonus_per_episode"] > 0
-    assert taught.measurements() == {}
+    assert "decomposition_size" not in taught.measurements()
 
 
 def test_what_was_learned_is_saved_and_goes_on_as_if_nothing_had_happened(taught, tmp_path):
@@ -238,6 +242,26 @@ def test_what_was_learned_is_saved_and_goes_on_as_if_nothing_had_happened(taught
     assert taught.solved()["sweep the bakery"] == {"visit the bakery"}
     assert taught.solved() == other.solved()
     assert taught.relevance("bring ink") == other.relevance("bring ink")
+    assert min(taught.relevance("bring ink").values()) < 0.5
+
+
+def test_nothing_is_lost_between_measurements():
+    hosts = []
+    at_the_bakery = np.zeros((1, SIZE * SIZE + 12), np.float32)
+    at_the_bakery[0, 0] = 1
+    for asks in (False, True):
+        host = errands_ella()
+        host.start(1)
+        found = []
+        for step in range(8):
+            last = np.array([step % 4 == 3])
+            host.shape(at_the_bakery, ["go"], np.array([step % 4 == 0]), last & False, last)
+            found += [host.measurements()] if asks else []
+        hosts.append(found or [host.measurements()])
+    said = [
+        [part["bonus_per_episode"] for part in one if "bonus_per_episode" in part] for one in hosts
+    ]
+    assert said == [[pytest.approx(0.1)], [pytest.approx(0.1)] * 2]
 
 
 def test_files_that_cannot_be_taken_are_one_line(taught, tmp_path):
@@ -253,6 +277,12 @@ def test_files_that_cannot_be_taken_are_one_line(taught, tmp_path):
     ):
         with pytest.raises(InputError, match=complaint):
             host.load(path)
+    short = errands_ella(max_words=4)
+    with pytest.raises(InputError, match="max_words"):
+        short.load(saved)
+    assert (short.updates, short.solved()) == (0, {})
+    with pytest.raises(InputError, match="cannot write"):
+        taught.save(tmp_path / "nowhere" / "ella.safetensors")
 
 
 def test_stable_baselines_trains_on_neutral_successes(tmp_path):
@@ -287,8 +317,92 @@ def test_stable_baselines_trains_on_neutral_successes(tmp_path):
     assert all(float(row["ella/decomposition_size"]) >= 2 for row in rows)
 
 
+@pytest.mark.parametrize(
+    "wrap",
+    [VecMonitor, lambda venv: VecFrameStack(venv, 1), lambda venv: SubprocVecEnv([Errands] * 2)],
+)
+def test_missions_come_through_other_wrappers_and_from_processes(wrap):
+    told = []
+
+    def judge(observations):
+        told.append(list(envs._missions))
+        return visited(observations)
+
+    inner = make_vec_env(Errands, n_envs=2, seed=0)
+    envs = ShapedVecEnv(wrap(inner), HostElla(LOW_LEVEL, judge, relevance=SMALL))
+    with pytest.raises(InputError, match="reset"):
+        envs.step(np.zeros(2, int))
+    envs.reset()
+    for _ in range(HORIZON + 1):
+        envs.step(np.zeros(2, int))
+    envs.close()
+    assert all(text.startswith("bring ") for texts in told for text in texts)
+    assert told[0] != told[-1]
+
+
+def test_ella_s_own_environments_tell_stable_baselines_their_missions():
+    told = babyai_low_level("goto-room", learned=False)
+    host = HostElla(
+        told.instructions, told.judge, relevance=SMALL, update_every=64, max_instructions=64
+    )
+    envs = ShapedVecEnv(VecMonitor(make_vec_env(lambda: EllaEnv("putnext-room"), n_envs=2)), host)
+    PPO("MultiInputPolicy", envs, n_steps=64, batch_size=64, n_epochs=1, device="cpu").learn(128)
+    assert all(text.startswith("put the ") for text in envs._missions)
+    assert host.updates == 2
+
+
+class Reused(gymnasium.Env):
+    """Hands out one array again and again: the number of steps, done after three."""
+
+    observation_space = gymnasium.spaces.Tuple(
+        [gymnasium.spaces.Box(0, 9, (1,)), gymnasium.spaces.Discrete(2)]
+    )
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = np.zeros(1, np.float32)
+        return (self._steps, 0), {"mission": "wait"}
+
+    def step(self, action):
+        self._steps += 1
+        done = self._steps[0] == 3
+        return (self._steps, 0), 0.0, bool(done), False, {"is_success": bool(done)}
+
+
+def waited(observations) -> np.ndarray:
+    return np.concatenate([observations[0] == 1, observations[0] == 3], axis=1)
+
+
+@pytest.mark.parametrize("mode", [None, AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_tuples_reused_arrays_and_told_successes(mode):
+    host = HostElla(["wait once", "wait thrice"], waited, settings=TO_THE_LAST, relevance=SMALL)
+    if mode is None:
+        env = ShapedEnv(Reused(), host)
+        env.reset()
+        bonuses = [env.step(0)[1] for _ in range(3)]
+    else:
+        vector = SyncVectorEnv([Reused] * 3, autoreset_mode=mode, observation_mode="same")
+        envs = ShapedVectorEnv(vector, host)
+        envs.reset()
+        bonuses = [envs.step(np.zeros(3, int))[1][1] for _ in range(3)]
+    np.testing.assert_allclose(bonuses, [0, 0.1, -0.1 / 0.9], rtol=1e-5)
+    if mode != AutoresetMode.SAME_STEP:  # there Gymnasium does not copy the last observation
+        assert host.solved() == {"wait": {"wait once", "wait thrice"}}
+
+
+def test_one_ella_serves_one_wrapper():
+    host = errands_ella()
+    one, other = ShapedEnv(Errands(), host), ShapedEnv(Errands(), host)
+    one.reset()
+    other.reset()
+    other.step(0)
+    with pytest.raises(InputError, match="one wrapper"):
+        one.step(0)
+
+
 def test_the_example_trains_and_tells_what_it_learned(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["own_environment.py", "--steps", "2048"])
+    monkeypatch.setattr(sys, "argv", ["own_environment.py", "--steps", "2048", "--episodes", "32"])
     own_environment.main()
     *_, finished, question = [
         line for line in capsys.readouterr().out.splitlines() if not line.startswith(("|", "  "))
@@ -341,19 +455,25 @@ def test_misuse_is_one_line():
         ShapedVectorEnv(gymnasium.make_vec("CartPole-v1", num_envs=2), host).reset()
     with pytest.raises(InputError, match="mission"):
         ShapedEnv(gymnasium.make("CartPole-v1"), host).reset()
-    with pytest.raises(InputError, match="mission"):
-        ShapedVecEnv(make_vec_env("CartPole-v1", n_envs=2), host).reset()
+    for kind in (DummyVecEnv, SubprocVecEnv):
+        unspoken = make_vec_env("CartPole-v1", n_envs=2, vec_env_cls=kind)
+        with pytest.raises(InputError, match="mission"):
+            ShapedVecEnv(unspoken, host).reset()
+        unspoken.close()
     blind = HostElla(LOW_LEVEL, lambda observations: np.zeros((1, 3), bool), relevance=SMALL)
     single = ShapedEnv(Errands(), blind)
     single.reset()
     with pytest.raises(InputError, match=r"bool\[1, 8\]"):
         single.step(0)
+    host = errands_ella()
     host.start(1)
     solved = [np.zeros((1, 133), np.float32), ["go"], np.ones(1, bool), np.ones(1, bool)]
     with pytest.raises(InputError, match="last_observations"):
         host.shape(*solved, np.ones(1, bool))
     with pytest.raises(InputError, match="start"):
         host.shape(solved[0], ["go"] * 2, *[np.ones(2, bool)] * 3)
-    for words, options in ((LOW_LEVEL, {"update_every": 0}), ([], {}), ("visit", {})):
+    for words, options in (
+        (LOW_LEVEL, {"update_every": 0}), ([], {}), ("visit", {}), (["rest", "Rest!"], {}),
+    ):  # fmt: skip
         with pytest.raises(InputError):
             HostElla(words, visited, **options)
