@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import jax
@@ -42,9 +43,7 @@ def ella(*words: object, flags: str = "") -> subprocess.CompletedProcess:
 
 def stop_when(happened, number: int, *words: object) -> subprocess.CompletedProcess:
     """Run, and send a signal as soon as `happened()`."""
-    process = subprocess.Popen(
-        command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command(*words), stdout=PIPE, stderr=PIPE, text=True)
     while process.poll() is None and not happened():
         time.sleep(0.005)
     process.send_signal(number)
@@ -134,16 +133,22 @@ def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
     data.write_bytes(data.read_bytes()[:-7])
     before = int(store.paths()[-2].name)
 
-    stopped = stop_when(
-        lambda: int(store.paths()[-1].name) > before + 12,
-        signal.SIGINT,
-        "train", "--resume", "--out", out,
-    )  # fmt: skip
-    assert stopped.returncode == 130, stopped.stderr
-    assert f"checkpoint {newest.name} is damaged" in stopped.stderr
-    assert f"resuming at {32 * before:,} frames" in stopped.stderr
-    assert "Traceback" not in stopped.stderr
-    assert "--resume" in stopped.stderr.splitlines()[-1]
+    # Whoever read the lines leaves, as after `| head`: the run stops as with Ctrl-C.
+    process = subprocess.Popen(
+        command("train", "--resume", "--out", out), stdout=PIPE, stderr=PIPE, text=True
+    )
+    while process.poll() is None and int(store.paths()[-1].name) <= before + 12:
+        time.sleep(0.005)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    said = process.stderr.read()
+    assert process.wait() == 130, said
+    assert f"checkpoint {newest.name} is damaged" in said
+    assert f"resuming at {32 * before:,} frames" in said
+    assert "Traceback" not in said
+    assert "Broken pipe" not in said
+    assert "--resume" in said.splitlines()[-1]
     assert (out / "policies" / "seed-1.safetensors").exists()
 
     resumed = ella("train", "--resume", "--out", out)
@@ -152,23 +157,6 @@ def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
     circumstances = json.loads((out / "run.json").read_text())
     assert "goto-small" in circumstances["command"]
     assert "--resume" in circumstances["resumed_with"]
-
-
-def test_a_run_is_saved_when_nobody_reads_its_lines(config, tmp_path):
-    out = tmp_path / "run"
-    words = command("train", "goto-small", "--config", config, "--out", out)
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    assert "frames a seed" in process.stdout.readline()
-    process.stdout.close()
-    said = process.stderr.read()
-    assert process.wait() == 130, said
-    assert "Broken pipe" not in said
-    assert "Traceback" not in said
-    assert f"ella train --resume --out {out}" in said.splitlines()[-1]
-    assert len({row["iteration"] for row in read_rows(out)}) < ITERATIONS / 3
-    assert int(CheckpointStore(out / "checkpoints", "").paths()[-1].name) < ITERATIONS
 
 
 @pytest.mark.slow
