@@ -223,14 +223,16 @@ class HostElla:
             with safe_open(str(path), framework="numpy") as file:
                 table = json.loads((file.metadata() or {})["ella"])
                 arrays = {name: file.get_tensor(name) for name in list(file.keys())}
-        except (SafetensorError, OSError, ValueError, KeyError) as error:
+            version, low_level = table["format_version"], tuple(table["low_level"])
+            words, instructions = map(str, table["words"]), map(str, table["instructions"])
+            steps, updates = int(table["steps"]), int(table["updates"])
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is not a file that HostElla.save wrote ({error})") from error
-        if table.get("format_version") != FORMAT_VERSION:
+        if version != FORMAT_VERSION:
             raise InputError(
-                f"{path} has format version {table.get('format_version')}, this program reads "
-                f"version {FORMAT_VERSION}"
+                f"{path} has format version {version}, this program reads version {FORMAT_VERSION}"
             )
-        if tuple(table["low_level"]) != self.low_level:
+        if low_level != self.low_level:
             raise InputError(f"{path} was saved with other low-level instructions")
         expected = _named(self._lasting())
         if {name: array.shape for name, array in arrays.items()} != {
@@ -242,7 +244,7 @@ class HostElla:
             )
         capacity, max_words = self._sentences.tokens.shape
         sentences = Sentences(capacity, max_words, self._relevance.vocabulary)
-        sentences.restore(table["words"], table["instructions"])
+        sentences.restore(list(words), list(instructions))
         self._sentences = sentences
         leaves = [jnp.asarray(arrays[name]) for name in expected]
         lasting = jax.tree.unflatten(jax.tree.structure(self._lasting()), leaves)
@@ -253,7 +255,7 @@ class HostElla:
             relevance=lasting["relevance"],
         )
         self._key = jax.random.wrap_key_data(lasting["key"])
-        self._steps, self._updates = int(table["steps"]), int(table["updates"])
+        self._steps, self._updates = steps, updates
 
     def _judged(self, observations: Any, count: int) -> np.ndarray:
         judged = np.asarray(self._judge(observations))

@@ -9,6 +9,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+import safetensors.numpy
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3 import PPO
@@ -272,7 +273,17 @@ def test_files_that_cannot_be_taken_are_one_line(tmp_path):
     env.ella.save(saved)
     damaged = tmp_path / "damaged"
     damaged.write_bytes(saved.read_bytes()[:100])
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(
+        safetensors.numpy.save({"a": np.zeros(1)}, metadata={"ella": '{"format_version": 1}'})
+    )
+    other = tmp_path / "other"
+    other.write_bytes(
+        saved.read_bytes().replace(rb"\"format_version\": 1", rb"\"format_version\": 2")
+    )
     for host, path, complaint in (
+        (errands_ella(), foreign, "not a file that HostElla.save wrote"),
+        (errands_ella(), other, "format version 2"),
         (errands_ella(), damaged, "not a file that HostElla.save wrote"),
         (errands_ella(), tmp_path / "missing", "not a file that HostElla.save wrote"),
         (errands_ella(max_instructions=33), saved, "other sizes"),
