@@ -36,17 +36,10 @@ EXIT_BROKEN_PIPE = 128 + 13
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command in `words` (the process's own arguments by default)."""
-    words = list(sys.argv[1:] if words is None else words)
-    if not words or words[0] in ("-h", "--help"):
-        print(_usage())
-        return 0 if words else 2
-    if words[0] == "--version":
-        from ella import __version__
-
-        print(f"ella {__version__}")
-        return 0
     try:
-        return _call(words[0], words[1:])
+        status = _answer(list(sys.argv[1:] if words is None else words))
+        sys.stdout.flush()
+        return status
     except InputError as error:
         print(f"ella: {error}", file=sys.stderr)
         return 2
@@ -65,6 +58,18 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ella: interrupted", file=sys.stderr)
         return 130
+
+
+def _answer(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(_usage())
+        return 0 if words else 2
+    if words[0] == "--version":
+        from ella import __version__
+
+        print(f"ella {__version__}")
+        return 0
+    return _call(words[0], words[1:])
 
 
 def _call(name: str, words: list[str]) -> int:

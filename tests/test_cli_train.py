@@ -23,6 +23,7 @@ from ella.experiment.checkpoint import CheckpointStore
 from ella.experiment.export import load_policy
 from ella.experiment.intervals import Estimate
 from ella.experiment.metrics import CLOCK_COLUMNS, read_rows
+from ella.experiment.run import stop_signals
 from ella.experiment.settings_file import to_json
 from ella.networks.actor_critic import act
 from ella.report.trained import trained_policy
@@ -279,6 +280,34 @@ def test_bench_measures_the_world_inference_and_each_method(capsys):
         rates["training ride"]["frames_per_second"] / rates["training ppo"]["frames_per_second"]
     )
     assert rates["training ride"]["ratio"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["train", "--help"]])
+def test_a_reader_who_has_gone_is_no_error(words, monkeypatch, capfd):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as gone:
+        monkeypatch.setattr("sys.stdout", gone)
+        assert main(words) == 128 + signal.SIGPIPE
+    assert capfd.readouterr().err == ""
+
+
+def test_the_loss_of_the_terminal_asks_a_run_to_stop_unless_it_is_ignored(capfd):
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with stop_signals() as stop:
+            assert not stop()
+            signal.raise_signal(signal.SIGHUP)
+            assert stop()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with stop_signals() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert "stopping" in capfd.readouterr().err
 
 
 def test_the_bound_of_the_paper(capsys):

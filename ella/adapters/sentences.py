@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ella.errors import InputError
-
-PADDING = 0
+from ella.shaping.free_text_relevance import PADDING
 
 
 class Sentences:

@@ -103,7 +103,7 @@ def train_together(
             raise InputError("logging to Weights & Biases needs wandb: pip install 'ella[wandb]'")
         if resume:
             _check_same_run(planned)
-    with ExitStack() as held, _stop_signals() as stop:
+    with ExitStack() as held, stop_signals() as stop:
         for planned in group if hosts.leads() else ():
             begun = run_directory.claim(
                 planned.directory,
@@ -467,7 +467,7 @@ def _writing(what: str, directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _stop_signals() -> Iterator[Callable[[], bool]]:
+def stop_signals() -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C, SIGTERM or loss of the terminal into a wish to stop; a second one
     stops at once."""
     asked = False

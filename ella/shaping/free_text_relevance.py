@@ -22,6 +22,7 @@ from ella.shaping.relevance_training import Decompositions, Learner
 from ella.trajectory import InstructionTable
 
 PADDING = 0
+"""The token after a sentence's last word."""
 CHUNK = 64
 """Sentences that are judged at a time."""
 
