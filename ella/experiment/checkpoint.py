@@ -16,6 +16,7 @@ import logging
 import os
 import shutil
 import sys
+import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -66,7 +67,8 @@ class CheckpointStore:
         """Write a checkpoint of `state`, then drop the oldest beyond `keep`."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._remove_unfinished()
-        unfinished = self.directory / f"{UNFINISHED}{iteration}"
+        # Threads of a write that failed may still fill its directory, so each has its own.
+        unfinished = self.directory / f"{UNFINISHED}{iteration}-{uuid.uuid4().hex}"
         arrays = {
             name: np.asarray(jax.device_get(leaf)) for name, leaf in named_arrays(state).items()
         }

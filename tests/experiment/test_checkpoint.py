@@ -1,6 +1,7 @@
 """Checkpoints: complete or absent, damage noticed, the wrong ones refused."""
 
 import json
+import threading
 from pathlib import Path
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
-from ella.experiment.checkpoint import CheckpointStore, fingerprint
+from ella.experiment.checkpoint import UNFINISHED, CheckpointStore, fingerprint
 
 
 def a_state(scale: float = 1.0) -> dict:
@@ -52,6 +53,28 @@ def test_every_dtype_and_random_key_comes_back_bit_for_bit(store):
     found = store.restore_newest(a_state(0.0))
     assert found.iteration == 5
     assert_same(found.state, a_state())
+
+
+def test_a_write_that_failed_and_still_goes_on_does_not_disturb_the_next(store):
+    """Orbax's threads may fill the directory of a failed write after it was removed."""
+    stop, seen = threading.Event(), set()
+
+    def write_late():
+        while not stop.is_set():
+            present = set(store.directory.glob(f"{UNFINISHED}*"))
+            for gone in seen - present:
+                (gone / "state").mkdir(parents=True, exist_ok=True)
+            seen.update(present)
+
+    late = threading.Thread(target=write_late)
+    late.start()
+    try:
+        for scale in range(5):
+            store.save(a_state(scale), 5)
+    finally:
+        stop.set()
+        late.join()
+    assert_same(store.restore_newest(a_state()).state, a_state(4))
 
 
 def test_the_newest_few_are_kept(store):
