@@ -16,6 +16,7 @@ CACHE = Path(__file__).resolve().parent.parent / ".cache" / "jax"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 # Rates and classifiers of tests are none of the user's.
 os.environ["ELLA_CACHE"] = str(CACHE.with_name("ella"))
@@ -30,6 +31,24 @@ os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_COMP
 # Tracing allocates much that stays: looking through it for garbage again and again finds little.
 gc.freeze()
 gc.set_threshold(100_000, 50, 50)
+
+
+LONGEST_FIRST = (
+    "test_cli_train.py",
+    "test_parity_steps.py",
+    "test_hosts.py",
+    "test_host_ella.py",
+    "test_cli_ella.py",
+    "test_level_distribution.py",
+    "test_launch.py",
+    "test_ray_launcher.py",
+)
+"""Files of half a minute and more: begun first, so that no worker waits long for the other."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
 
 
 @pytest.fixture(scope="session")

@@ -53,7 +53,11 @@ def _assert_same_lanes(spec: TaskSpec, episodes: Sequence[Episode], length: int)
     states = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(loaded))
     first, steps = jax.device_get(_replay(spec, length)(states, jnp.asarray(actions)))
     for lane, episode in enumerate(episodes):
-        _assert_same_episode(spec, episode, lane, first, steps)
+        try:
+            _assert_same_episode(spec, episode, lane, first, steps)
+        except AssertionError as error:
+            error.add_note(f"{spec.name}: {episode.description}, {episode.actions.tolist()}")
+            raise
     return sum(len(episode.actions) for episode in episodes)
 
 
@@ -61,22 +65,19 @@ def _assert_same_episode(
     spec: TaskSpec, episode: Episode, lane: int, first: Observation, steps: Timestep
 ) -> None:
     count = len(episode.actions)
-    where = f"{spec.name}: {episode.description}, actions {episode.actions.tolist()}"
 
     def along(name: str) -> np.ndarray:
         start = getattr(first, name)[None, lane]
         return np.concatenate([start, getattr(steps.observation, name)[:count, lane]])
 
-    np.testing.assert_array_equal(along("image"), episode.images, where)
-    np.testing.assert_array_equal(along("direction"), episode.directions, where)
-    np.testing.assert_array_equal(steps.terminated[:count, lane], episode.terminated, where)
-    np.testing.assert_array_equal(steps.truncated[:count, lane], episode.truncated, where)
-    np.testing.assert_allclose(
-        steps.reward[:count, lane], episode.rewards, rtol=0, atol=1.2e-7, err_msg=where
-    )
+    np.testing.assert_array_equal(along("image"), episode.images)
+    np.testing.assert_array_equal(along("direction"), episode.directions)
+    np.testing.assert_array_equal(steps.terminated[:count, lane], episode.terminated)
+    np.testing.assert_array_equal(steps.truncated[:count, lane], episode.truncated)
+    np.testing.assert_allclose(steps.reward[:count, lane], episode.rewards, rtol=0, atol=1.2e-7)
     text = spec.language.text(int(first.instruction_id[lane]))
     tokens = tokenise(text)
-    assert set(episode.missions) == {text}, where
+    assert set(episode.missions) == {text}
     padded = np.array(tokens + [0] * (spec.language.max_tokens - len(tokens)))
-    assert (along("mission") == padded).all(), where
-    assert (along("instruction_id") == first.instruction_id[lane]).all(), where
+    assert (along("mission") == padded).all()
+    assert (along("instruction_id") == first.instruction_id[lane]).all()
