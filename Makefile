@@ -31,7 +31,7 @@ lint: $(VENV)/.dev-installed  ## Check style, types and import directions
 	$(BIN)/lint-imports
 
 test: $(VENV)/.dev-installed lint  ## Check and test everything
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2
 
 clean:  ## Remove the environment, caches and demo files
 	rm -rf $(VENV) .cache demo

@@ -3,7 +3,7 @@
 import gc
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +15,7 @@ CACHE = Path(__file__).resolve().parent.parent / ".cache" / "jax"
 # Set before JAX is imported, so that subprocesses share the compiled programs too.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 # Rates and classifiers of tests are none of the user's.
@@ -34,21 +34,37 @@ gc.set_threshold(100_000, 50, 50)
 
 
 LONGEST_FIRST = (
-    "test_cli_train.py",
-    "test_parity_steps.py",
-    "test_hosts.py",
-    "test_host_ella.py",
-    "test_cli_ella.py",
-    "test_level_distribution.py",
-    "test_launch.py",
-    "test_ray_launcher.py",
+    ("test_cli_train.py",),
+    ("test_parity_steps.py", "test_expert_against_bot.py", "test_expert.py", "test_levels.py"),
+    ("test_hosts.py",),
+    ("test_host_ella.py",),
+    ("test_cli_ella.py",),
+    ("test_level_distribution.py",),
+    ("test_launch.py",),
+    ("test_ray_launcher.py",),
 )
-"""Files of half a minute and more: begun first, so that no worker waits long for the other."""
+"""What takes half a minute and more is begun first, so that no worker waits long for the other.
+Files of one row go to one worker, which traces and compiles what they share once."""
+
+
+_RANKS = {name: rank for rank, names in enumerate(LONGEST_FIRST) for name in names}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
+    items.sort(key=lambda item: _RANKS.get(item.path.name, len(_RANKS)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class WholeFiles(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            name = nodeid.partition("::")[0].rpartition("/")[2]
+            return str(_RANKS.get(name, name))
+
+    config.option.loadscopereorder = False
+    return WholeFiles(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -15,15 +15,13 @@ from ella.experiment.config import LogSettings
 from ella.experiment.methods import MethodContext, check_method, register
 from ella.experiment.run import Outcome, train
 from ella.experiment.small_task import SMALL_TASK
-from ella.measurement import count_of
-from ella.shaping.ride import RideSettings
+from ella.measurement import count_of, mean_of
 from ella.shaping.shaper import AbstractRewardShaper
 from ella.world.encoding import FORWARD
 
 SETTINGS = replace(
     TINY,
     frames=4 * FRAMES_PER_ITERATION,
-    ride=RideSettings(coefficient=0.3, episodic_counts=True),
     log=LogSettings(every=2, tensorboard=False),
 )
 
@@ -45,6 +43,20 @@ class Wanderlust(AbstractRewardShaper):
         return state, {"steps_forward_so_far": count_of(state)}
 
 
+class Rent(AbstractRewardShaper):
+    """A toy: every step costs, and more so in later rollouts."""
+
+    def init(self, num_envs, *, key):
+        return jnp.zeros((), jnp.int32)
+
+    def shape(self, state, trajectory):
+        rent = jnp.full_like(trajectory.reward, -0.01 * (state + 1))
+        return state + 1, rent, {"rent": mean_of(rent)}
+
+    def fit(self, state, trajectory, iteration, *, key):
+        return state, {}
+
+
 def wanderlust(context: MethodContext) -> AbstractRewardShaper:
     return Wanderlust(0.125)
 
@@ -56,9 +68,10 @@ def own_registry(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_toy_method_trains_in_a_sum(tmp_path):
+def test_toy_methods_train_in_a_sum(tmp_path):
     register("wanderlust", wanderlust)
-    settings = replace(SETTINGS, method="wanderlust+ride")
+    register("rent", lambda context: Rent())
+    settings = replace(SETTINGS, method="wanderlust+rent")
     result = train(SMALL_TASK, settings, tmp_path / "run")
     assert result.outcome == Outcome.FINISHED
     with (tmp_path / "run" / "metrics.csv").open() as file:
@@ -69,9 +82,8 @@ def test_a_toy_method_trains_in_a_sum(tmp_path):
     assert float(last["steps_forward_so_far"]) > forward
     # The parts' bonuses add up to what the learner was given.
     walked = forward / FRAMES_PER_ITERATION
-    parts = 0.125 * walked + float(last["ride_bonus"])
-    assert float(last["bonus"]) == pytest.approx(parts, rel=1e-3)
-    assert 0 <= float(last["ride_inverse_accuracy"]) <= 1
+    assert float(last["rent"]) == pytest.approx(-0.01 * 3.5)
+    assert float(last["bonus"]) == pytest.approx(0.125 * walked - 0.01 * 3.5, rel=1e-3)
 
 
 def test_an_installed_package_offers_a_method(tmp_path, monkeypatch):

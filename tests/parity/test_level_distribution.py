@@ -14,7 +14,7 @@ from level_statistics import compare, ella_levels, minigrid_levels
 
 from ella.world.tasks import TASKS, TaskSpec
 
-MINIGRID_LEVELS = 1200
+MINIGRID_LEVELS = 1000
 ELLA_ATTEMPTS = 6000
 P_THRESHOLD = 1e-6
 

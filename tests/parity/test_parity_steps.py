@@ -24,13 +24,17 @@ STEPS = {("minigrid", "uniform"): 3700, ("minigrid", "handling"): 6000,
 """Steps per task by maker of the levels and driver; times eleven, more than 200,000."""
 
 
+NUM_LEVELS = 300
+"""More than the longest recording uses. (`tests/world` asks for as many, so that one compiled
+program serves both.)"""
+
+
 @lru_cache
 def levels_made_here(spec: TaskSpec) -> list[dict[str, Any]]:
-    """More levels than the longest recording uses. (`tests/world` asks for as many, so the
-    generator is compiled once.)"""
-    generated = jax.device_get(levels.generate(spec, jax.random.key(3), 300))
+    generated = jax.device_get(levels.generate(spec, jax.random.key(3), NUM_LEVELS))
     return [
-        ella.world.describe(jax.tree.map(lambda leaf, i=i: leaf[i], generated)) for i in range(300)
+        ella.world.describe(jax.tree.map(lambda leaf, i=i: leaf[i], generated))
+        for i in range(NUM_LEVELS)
     ]
 
 
@@ -68,8 +72,7 @@ def test_expert_steps_equal_minigrid(name: str) -> None:
     spec = TASKS[name]
     chosen = levels_made_here(spec)[:48] + levels_made_by_minigrid(spec, 48)
     loaded = [jax.device_get(ella.world.load(spec, description)) for description in chosen]
-    # Padded to the batch that `tests/world` solves, so that one compiled program serves both.
-    padded = loaded + [loaded[0]] * (512 - len(loaded))
+    padded = loaded + [loaded[0]] * (NUM_LEVELS - len(loaded))
     solutions = jax.device_get(
         solve(ella.make(spec), jax.tree.map(lambda *leaves: np.stack(leaves), *padded))
     )

@@ -1,0 +1,86 @@
+"""What the termination classifier sees of the relevant instructions in a trained agent's successes.
+
+    python benchmarks/what_successes_show.py RUN [--episodes 120]
+
+D keeps of an instruction's decomposition only what every success showed, so a relevant low-level
+instruction that some successes do not show is lost. For every relevant instruction (by the
+oracle) of every success: was it seen before the last action, only in the state after it, or not
+at all? Prints JSON.
+"""
+
+import argparse
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from ella.experiment.export import load_policy
+from ella.experiment.run_directory import read_run
+from ella.offline.termination import termination_classifier
+from ella.report.trained import trained_policy
+from ella.shaping.oracle import low_level_of, oracle_relevance
+from ella.world import compiled, make
+
+BEFORE, AFTER, NEVER = "before the last action", "only after the last action", "not at all"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--episodes", type=int, default=120)
+    parser.add_argument("--seed-index", type=int, default=0)
+    arguments = parser.parse_args()
+
+    spec, settings = read_run(arguments.run)
+    low_level, env = low_level_of(spec), make(spec)
+    policy = load_policy(arguments.run, arguments.seed_index)
+    classifier = termination_classifier(low_level, settings.ella.termination)
+    terminates = eqx.filter_jit(classifier.prepared())
+    views_at_once = max(spec.horizons) + 1
+
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    successes = 0
+    for episode in range(arguments.episodes):
+        key = jax.random.key(1000 + episode)
+        timestep, agent = compiled.reset(env, key), trained_policy(policy, key)
+        images = [np.asarray(timestep.observation.image)]
+        while not (timestep.terminated or timestep.truncated):
+            timestep = compiled.step(env, timestep.state, np.int32(agent(timestep)))
+            images.append(np.asarray(timestep.observation.image))
+        if not timestep.terminated:
+            continue
+        successes += 1
+        padded = np.zeros((views_at_once, *images[0].shape), images[0].dtype)
+        padded[: len(images)] = images
+        found = np.asarray(terminates(padded))[: len(images)]
+        relevant = np.asarray(oracle_relevance(spec, timestep.observation.instruction_id))
+        for number in np.flatnonzero(relevant):
+            text = low_level.language.text(int(number))
+            when = BEFORE if found[:-1, number].any() else AFTER if found[-1, number] else NEVER
+            seen[kind(text)][when] += 1
+
+    report = {
+        "run": arguments.run.name,
+        "seed_index": arguments.seed_index,
+        "episodes": arguments.episodes,
+        "successes": successes,
+        "relevant_instructions_seen": {
+            name: {when: counts[when] / counts.total() for when in (BEFORE, AFTER, NEVER)}
+            | {"cases": counts.total()}
+            for name, counts in sorted(seen.items())
+        },
+    }
+    print(json.dumps(report, indent=2))
+
+
+def kind(text: str) -> str:
+    """'pick up the red key' -> 'pick up an object'."""
+    *verb, thing = text.split(" the ")
+    return f"{' '.join(verb)} {'a door' if thing.endswith('door') else 'an object'}"
+
+
+if __name__ == "__main__":
+    main()
