@@ -52,6 +52,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
         silence(sys.stdout)
         return EXIT_BROKEN_PIPE
+    except SystemExit as stop:
+        # What Rich makes of the same.
+        if isinstance(stop.__context__, BrokenPipeError):
+            return EXIT_BROKEN_PIPE
+        raise
     except OSError as error:
         if error.errno is None:
             raise

@@ -282,7 +282,7 @@ def test_bench_measures_the_world_inference_and_each_method(capsys):
     assert rates["training ride"]["ratio"] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["train", "--help"]])
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["train", "--help"], ["tasks"]])
 def test_a_reader_who_has_gone_is_no_error(words, monkeypatch, capfd):
     reader, writer = os.pipe()
     os.close(reader)

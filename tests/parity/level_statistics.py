@@ -64,7 +64,7 @@ class Levels:
 
     @cached_property
     def instruction(self) -> Any:
-        return jax.tree.map(np.asarray, self.spec.language.decode(self.instruction_ids))
+        return jax.device_get(jax.jit(self.spec.language.decode)(self.instruction_ids))
 
     @cached_property
     def rooms(self) -> np.ndarray:
@@ -117,7 +117,7 @@ def ella_levels(spec: TaskSpec, attempts: int, seed: int) -> Levels:
     accepted = np.asarray(accepted)
     return Levels(
         spec,
-        np.asarray(decode_cells(state.cells))[accepted],
+        np.asarray(jax.jit(decode_cells)(state.cells))[accepted],
         np.asarray(state.agent_pos)[accepted],
         np.asarray(state.agent_dir)[accepted],
         np.asarray(state.instruction_id)[accepted],
