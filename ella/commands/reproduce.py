@@ -1,23 +1,25 @@
 """`ella reproduce FIGURE`: the runs behind a figure of the paper, and its report."""
 
 import json
+import math
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from ella.commands import report
+from ella.commands import exhibits, report
 from ella.commands.tables import plain_table, print_whole
 from ella.commands.train import EXIT_DIVERGED, EXIT_INTERRUPTED
 from ella.errors import InputError
 from ella.experiment import launch, rates, reproduction
 from ella.experiment.benchmark import measure_rate
-from ella.experiment.metrics import LogLine
+from ella.experiment.metrics import FILE_NAME, LogLine
 from ella.experiment.planned_run import PlannedRun
 from ella.experiment.ray_launcher import train_on_ray
 from ella.experiment.run import Outcome, RunResult
@@ -56,7 +58,10 @@ class Arguments:
     methods: tuple[str, ...] = ()
     """Only the runs of these methods."""
     together: int = launch.MOST_SEEDS
-    """The most seeds trained as one program. Runs of the same task share one."""
+    """The most seeds of several runs trained as one program. Runs of the same task share one; a
+    run's own seeds always do."""
+    exhibits: bool = True
+    """Give every run a film of an episode and, with ELLA, a picture of what it holds relevant."""
     launcher: Literal["local", "ray"] = "local"
     """Train here, one program after another, or as tasks of a Ray cluster."""
     ray_address: str | None = None
@@ -82,8 +87,7 @@ def run(arguments: Arguments) -> int:
         only_tasks=arguments.tasks,
         only_methods=arguments.methods,
     )
-    if arguments.together < 1:
-        raise InputError(f"together must be at least 1, not {arguments.together}")
+    _check_numbers(arguments)
     open_runs = launch.unfinished(runs)
     groups = launch.groups_of(open_runs, arguments.together)
     if only_list:
@@ -98,11 +102,21 @@ def run(arguments: Arguments) -> int:
     if any(result.outcome == Outcome.INTERRUPTED for result in results):
         console.print("interrupted; the same command goes on", markup=False)
         return EXIT_INTERRUPTED
-    _draw(arguments, folder, runs)
+    for planned in runs if arguments.exhibits else ():
+        exhibits.add(planned.directory, say=partial(console.print, markup=False))
+    _draw(arguments, folder)
     diverged = [result for result in results if result.outcome == Outcome.DIVERGED]
     for result in diverged:
         console.print(f"{result.directory} diverged at {result.frames:,} frames", markup=False)
     return EXIT_DIVERGED if diverged else 0
+
+
+def _check_numbers(arguments: Arguments) -> None:
+    if arguments.together < 1:
+        raise InputError(f"together must be at least 1, not {arguments.together}")
+    for name, asked in (("ray-gpus", arguments.ray_gpus), ("ray-cpus", arguments.ray_cpus)):
+        if asked is not None and not 0 <= asked < math.inf:
+            raise InputError(f"{name} must be a number from 0 up, not {asked:g}")
 
 
 def _train(
@@ -151,12 +165,14 @@ class _Lines(AbstractLogSink):
         """Every line is flushed when written."""
 
 
-def _draw(arguments: Arguments, folder: Path, runs: Sequence[PlannedRun]) -> None:
-    """A report of each figure, from those of its runs that were asked for."""
-    present = {planned.directory.name for planned in runs}
+def _draw(arguments: Arguments, folder: Path) -> None:
+    """A report of each figure, from all of its runs that there are: an earlier command may have
+    trained others."""
     for name in reproduction.figure_names(arguments.figure):
         figure = reproduction.FIGURES[name]
-        directories = tuple(folder / row.name for row in figure.rows if row.name in present)
+        directories = tuple(
+            folder / row.name for row in figure.rows if (folder / row.name / FILE_NAME).exists()
+        )
         if directories:
             title = f"{figure.title} ({arguments.scale} scale)"
             report.run(

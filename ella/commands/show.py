@@ -44,6 +44,15 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Write the files and say which."""
+    shots, paths = film(arguments)
+    for path in paths:
+        sys.stdout.write(f"wrote {path}\n")
+    ending = shots[-1].marks[-1].text
+    sys.stdout.write(f"{shots[-1].description['mission']}: {ending} after {len(shots) - 1} steps\n")
+
+
+def film(arguments: Arguments) -> tuple[Sequence[Shot], list[Path]]:
+    """Film an episode: its shots and the files written."""
     if not 0 < arguments.frames_per_second <= MAX_FRAMES_PER_SECOND:
         raise InputError(
             f"frames-per-second must lie above 0 and not above {MAX_FRAMES_PER_SECOND}, "
@@ -55,10 +64,7 @@ def run(arguments: Arguments) -> None:
     timestep = compiled.reset(world, seed_key(arguments.seed))
     shots = record(world, policy, timestep, _marker(arguments))
     stem = arguments.out / f"{world.spec.name}-{actor}-{arguments.seed}"
-    for path in write_episode(shots, stem, arguments.format, arguments.frames_per_second):
-        sys.stdout.write(f"wrote {path}\n")
-    ending = shots[-1].marks[-1].text
-    sys.stdout.write(f"{shots[-1].description['mission']}: {ending} after {len(shots) - 1} steps\n")
+    return shots, write_episode(shots, stem, arguments.format, arguments.frames_per_second)
 
 
 def _actor(arguments: Arguments) -> tuple[Environment, Policy, str]:
@@ -83,15 +89,13 @@ def _marker(arguments: Arguments) -> Marker | None:
     run_directory = Path(arguments.task)
     if not run_directory.is_dir():
         return None
-    from ella.experiment.restore import restore_run
-    from ella.experiment.run_directory import CHECKPOINTS, read_run
+    from ella.experiment.restore import has_ella, restore_run
     from ella.report.payments import payment_marker
 
-    spec, settings = read_run(run_directory)
-    has_ella = any(name in ("ella", "ella-oracle") for name in settings.method.split("+"))
-    if not has_ella or not (run_directory / CHECKPOINTS).is_dir():
+    if not has_ella(run_directory):
         return None
-    return payment_marker(spec, *restore_run(run_directory).ella(arguments.seed_index))
+    restored = restore_run(run_directory)
+    return payment_marker(restored.spec, *restored.ella(arguments.seed_index))
 
 
 def write_episode(

@@ -1,5 +1,6 @@
 """Frames a second: of the world alone, with the policy acting, and of training."""
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -103,8 +104,8 @@ def measure_rate(
 
 
 def _rate(what: str, frames: int, seconds: list[float]) -> Rate:
-    rates = sorted(frames / second for second in seconds)
-    return Rate(what, rates[len(rates) // 2], rates[0], rates[-1], frames)
+    rates = [frames / second for second in seconds]
+    return Rate(what, statistics.median(rates), min(rates), max(rates), frames)
 
 
 def _training(

@@ -57,6 +57,10 @@ def non_finite(measurements: Measurements) -> list[str]:
     return [name for name, mean in sums.items() if not np.isfinite(mean.total).all()]
 
 
+LONGEST_LINE = 1 << 16
+"""Bytes; more than any line of metrics has."""
+
+
 class MetricsFile:
     """The run's CSV file: a header, then one row per seed and log line."""
 
@@ -109,16 +113,26 @@ def read_rows(directory: Path) -> list[dict[str, str]]:
     except OSError as error:
         raise InputError(f"no metrics in {directory}: {error.strerror}") from error
     whole = text[: text.rfind("\n") + 1]
-    return list(csv.DictReader(io.StringIO(whole)))
+    try:
+        return list(csv.DictReader(io.StringIO(whole)))
+    except csv.Error as error:
+        raise _damaged(directory) from error
 
 
 def frames_reached(directory: Path) -> int:
-    """Frames of each seed in a run's CSV file; 0 if there is none yet."""
+    """Frames of each seed in a run's CSV file, by its last whole line; 0 if there is none yet."""
     if not (directory / FILE_NAME).exists():
         return 0
     try:
-        return max((int(row["frames"]) for row in read_rows(directory)), default=0)
-    except (KeyError, TypeError, ValueError) as error:
+        with (directory / FILE_NAME).open("rb") as file:
+            header = file.readline()
+            file.seek(max(len(header), file.seek(0, io.SEEK_END) - LONGEST_LINE))
+            *lines, _ = file.read().split(b"\n")
+        names, last = (line.decode().rstrip().split(",") for line in (header, (lines or [b""])[-1]))
+        return int(last[names.index("frames")]) if lines else 0
+    except OSError as error:
+        raise InputError(f"no metrics in {directory}: {error.strerror}") from error
+    except (ValueError, IndexError) as error:
         raise _damaged(directory) from error
 
 

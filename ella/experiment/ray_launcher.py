@@ -1,15 +1,18 @@
 """Training many runs on a Ray cluster: one task per program, resumed elsewhere if a worker dies."""
 
+import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ella.errors import InputError
-from ella.experiment.launch import standing
+from ella.experiment.metrics import frames_reached
 from ella.experiment.planned_run import PlannedRun
 from ella.experiment.run import RunResult, train_together
+from ella.offline.cache import CACHE_VARIABLE
 
 RETRIES = 3
 """How often a program is begun again where its newest checkpoint stands after its worker died."""
@@ -26,7 +29,7 @@ def train_on_ray(
     say: Callable[[str], None],
     command: Sequence[str],
 ) -> list[RunResult]:
-    """Train groups as tasks of the cluster at `address` (None: one on this machine).
+    """Train groups as tasks of the cluster at `address` (None: one of its own on this machine).
 
     A task takes `gpus` GPUs (by default one where the cluster has any) and `cpus` processors. Run
     directories must lie where every machine of the cluster sees them.
@@ -39,7 +42,8 @@ def train_on_ray(
 
     _check_reachable(address)
     try:
-        ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
+        # Without "local", Ray would join whatever cluster its surroundings name.
+        ray.init(address=address or "local", log_to_driver=False, ignore_reinit_error=True)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise InputError(f"no Ray cluster at {address}: {str(error).splitlines()[0]}") from error
     try:
@@ -55,7 +59,7 @@ def train_on_ray(
             max_retries=RETRIES,
             # A worker that ends gives its GPU's memory back.
             max_calls=1,
-            runtime_env={"env_vars": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}},
+            runtime_env={"env_vars": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **_own_cache()}},
         )(_train_group)
         # Takes no processor from the tasks, and is lost with the driver only.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
@@ -68,6 +72,12 @@ def train_on_ray(
         return _gathered(ray, pending, remarks, say)
     finally:
         ray.shutdown()
+
+
+def _own_cache() -> dict[str, str]:
+    """The place of what is learned offline, where the user chose one."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    return {CACHE_VARIABLE: str(Path(chosen).resolve())} if chosen else {}
 
 
 def _check_reachable(address: str | None) -> None:
@@ -147,7 +157,10 @@ def _gathered(
             say(f"done: {names}")
         for group in pending.values():
             for planned in group:
-                frames = standing(planned).frames
+                frames = 0
+                # A line about progress is not worth ending the others for.
+                with suppress(InputError):
+                    frames = frames_reached(planned.directory)
                 if frames > told.get(planned.directory.name, 0):
                     told[planned.directory.name] = frames
                     total = planned.settings.total_frames

@@ -157,10 +157,10 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
     {
         "smoke": Scale(
             "tiny networks, seconds a run: to see that everything works",
-            {task: Budget(3200, seeds=2, preset="small") for task in HIGH_LEVEL},
+            {task: Budget(6400, seeds=2, preset="small") for task in HIGH_LEVEL},
             {
                 "ppo": {"epochs": 1},
-                "log": {"every": 1, "checkpoint_every": 5},
+                "log": {"every": 5, "checkpoint_every": 5},
                 "ella": {
                     "termination": {
                         "episodes": 64,
@@ -170,7 +170,7 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
                         "evaluate_every": 10,
                         "network": {"width": 16, "instruction_width": 16, "head_width": 16},
                     },
-                    "oracle": {"after_frames": 1600},
+                    "oracle": {"after_frames": 3200},
                 },
                 "learn": {
                     "training": {

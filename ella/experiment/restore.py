@@ -9,10 +9,10 @@ from jaxtyping import PyTree
 
 from ella.errors import InputError
 from ella.experiment import run_directory
-from ella.experiment.checkpoint import CheckpointStore, fingerprint
 from ella.experiment.config import Settings
+from ella.experiment.planned_run import PlannedRun
 from ella.experiment.program import training_key
-from ella.experiment.run import identity, run_shaper
+from ella.experiment.run import run_shaper, store_of
 from ella.ppo.iteration import TrainState, init_train_state
 from ella.shaping.ella import ELLA, EllaState
 from ella.shaping.shaper import AbstractRewardShaper, Sum
@@ -48,6 +48,15 @@ class RestoredRun:
         raise InputError(f"the run was trained with method '{self.settings.method}', without ELLA")
 
 
+def has_ella(directory: Path) -> bool:
+    """Whether a run was trained with ELLA and still has what that learned."""
+    _, settings = run_directory.read_run(directory)
+    methods = set(settings.method.split("+"))
+    return (
+        bool(methods & {"ella", "ella-oracle"}) and (directory / run_directory.CHECKPOINTS).is_dir()
+    )
+
+
 def restore_run(directory: Path) -> RestoredRun:
     """The newest whole checkpoint of a run, with everything it was trained with."""
     spec, settings = run_directory.read_run(directory)
@@ -58,10 +67,7 @@ def restore_run(directory: Path) -> RestoredRun:
         return jax.vmap(lambda key: init_train_state(env, settings.ppo, shaper, key=key))(keys)
 
     like = jax.eval_shape(start, jnp.zeros(settings.seeds, jnp.uint32))
-    store = CheckpointStore(
-        directory / run_directory.CHECKPOINTS, fingerprint(identity(spec, settings))
-    )
-    found = store.restore_newest(like)
+    found = store_of(PlannedRun(spec, settings, directory)).restore_newest(like)
     if found is None:
         raise InputError(f"{directory} has no checkpoint yet")
     return RestoredRun(spec, settings, shaper, found.state, found.iteration)

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from functools import partial
 from importlib.util import find_spec
@@ -104,19 +104,7 @@ def train_together(
         if resume:
             _check_same_run(planned)
     with ExitStack() as held, stop_signals() as stop:
-        for planned in group if hosts.leads() else ():
-            begun = run_directory.claim(
-                planned.directory,
-                planned.spec,
-                planned.settings,
-                resume=resume,
-                command=command,
-                together_with=[other.directory.name for other in group if other is not planned],
-            )
-            if begun:
-                held.push(partial(_abandon_if_refused, planned.directory))
-        for planned in group if hosts.leads() else ():
-            held.enter_context(run_directory.lock(planned.directory))
+        _claim(group, held, resume=resume, command=command)
         shapers = [
             run_shaper(planned.directory, planned.spec, planned.settings, say=say)
             for planned in group
@@ -127,10 +115,27 @@ def train_together(
         return _Training(tuple(group), program, say).go(resume, sinks, stop)
 
 
-def _abandon_if_refused(directory: Path, kind: type[BaseException] | None, *_: Any) -> None:
-    """What bad input stopped at its start leaves nothing behind."""
-    if kind is not None and issubclass(kind, (InputError, OSError)):
-        run_directory.abandon(directory)
+def _claim(
+    group: Sequence[PlannedRun], held: ExitStack, *, resume: bool, command: Sequence[str]
+) -> None:
+    """Let the leader hold the runs' directories; what it is refused, nobody begins."""
+    refusal: InputError | None = None
+    try:
+        for planned in group if hosts.leads() else ():
+            held.enter_context(
+                run_directory.claimed(
+                    planned.directory,
+                    planned.spec,
+                    planned.settings,
+                    resume=resume,
+                    command=command,
+                    together_with=[other.directory.name for other in group if other is not planned],
+                )
+            )
+    except InputError as error:
+        refusal = error
+    if hosts.any_process(refusal is not None):
+        raise refusal or InputError("the first process was refused; its own line says why")
 
 
 def can_train_together(one: PlannedRun, other: PlannedRun) -> bool:
@@ -165,7 +170,7 @@ def run_shaper(
     """The shaper of the run in `directory`. Its arrays are kept there once it is first built, so
     that a run goes on with the very same offline networks, on another machine too."""
     store = CheckpointStore(
-        directory / run_directory.SHAPER, fingerprint(identity(spec, settings)), keep=1
+        directory / run_directory.SHAPER, fingerprint(what_differs(spec, settings)), keep=1
     )
     if store.paths():
         template = build_shaper(spec, settings, trained=False)
@@ -220,10 +225,24 @@ def identity(spec: TaskSpec, settings: Settings) -> dict[str, Any]:
     table = to_json(settings)
     for name in ("frames", "devices", "log"):
         del table[name]
-    # Assumptions are only compared with the bonus. Checkpoints list the first of them as not told.
-    table["ella"]["optimal_steps"] = None
-    del table["ella"]["max_completions"]
+    # Assumptions are only compared with the bonus.
+    for name in ("optimal_steps", "max_completions"):
+        del table["ella"][name]
     return {**table, "task": to_json(spec), "log": {"every": settings.log.every}}
+
+
+def what_differs(spec: TaskSpec, settings: Settings) -> dict[str, Any]:
+    """The part of the identity that is not as by default, names joined by dots: an option that is
+    added later, and left alone, makes no other run of it."""
+    table = to_json(Settings())
+    table["task"] = {
+        one.name: one.default for one in fields(TaskSpec) if one.default is not MISSING
+    }
+    default = _flat(table)
+    told = _flat(identity(spec, settings))
+    return {
+        name: value for name, value in told.items() if name not in default or value != default[name]
+    }
 
 
 def _check_same_run(planned: PlannedRun) -> None:
@@ -447,7 +466,7 @@ def store_of(planned: PlannedRun) -> CheckpointStore:
     """The checkpoints of a run."""
     return CheckpointStore(
         planned.directory / run_directory.CHECKPOINTS,
-        fingerprint(identity(planned.spec, planned.settings)),
+        fingerprint(what_differs(planned.spec, planned.settings)),
         planned.settings.log.keep,
     )
 

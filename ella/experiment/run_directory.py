@@ -1,7 +1,7 @@
 """The directory a run leaves behind: its configuration, circumstances and lock.
 
 config.json     task and settings, resolved; `ella train TASK --config` reads it
-run.json        command line, versions, device
+run.json        command line, versions, device; the same again for every time it was resumed
 metrics.csv     one row per seed and log line
 tensorboard/    the same as events
 checkpoints/    whole train states, the newest few
@@ -14,7 +14,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -38,7 +38,8 @@ SHAPER = "shaper"
 LOCK_FILE = ".lock"
 
 
-def claim(
+@contextmanager
+def claimed(
     directory: Path,
     spec: TaskSpec,
     settings: Settings,
@@ -46,9 +47,30 @@ def claim(
     resume: bool,
     command: Sequence[str],
     together_with: Sequence[str] = (),
-) -> bool:
-    """Make the run's directory and record what will run in it, and with which other runs. True if
-    nothing was there before."""
+) -> Iterator[None]:
+    """Hold the run's directory, made where it is missing, and record what runs in it and with
+    which other runs. A new run that bad input stops at its start leaves nothing behind."""
+    _check_usable(directory, resume)
+    is_new = not directory.exists()
+    with _taken(directory):
+        try:
+            # Another process may have begun here in the meantime.
+            is_new = not _check_usable(directory, resume)
+            try:
+                if is_new:
+                    write_config(directory, spec, settings)
+                _record_circumstances(directory, command, together_with, is_new=is_new)
+            except OSError as error:
+                raise InputError(f"cannot write to {directory}: {error.strerror}") from error
+            yield
+        except (InputError, OSError):
+            if is_new:
+                _abandon(directory)
+            raise
+
+
+def _check_usable(directory: Path, resume: bool) -> bool:
+    """Whether there is a run in the directory, to go on with."""
     if directory.exists() and not directory.is_dir():
         raise InputError(f"{directory} is a file; name a directory")
     # Hidden files are what a process killed at its very start may leave.
@@ -60,40 +82,52 @@ def claim(
         )
     if used and not (directory / CONFIG_FILE).exists():
         raise InputError(f"{directory} holds no run to resume: {CONFIG_FILE} is missing")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if not used:
-            write_config(directory, spec, settings)
-        circumstances = _circumstances(command)
-        if together_with:
-            circumstances["trained_together_with"] = list(together_with)
-        if used:
-            circumstances |= _first_command(directory / CIRCUMSTANCES_FILE, command)
-        _write_table(directory / CIRCUMSTANCES_FILE, circumstances)
-    except OSError as error:
-        if not used:
-            abandon(directory)
-        raise InputError(f"cannot write to {directory}: {error.strerror}") from error
-    return not used
+    return used
 
 
-def abandon(directory: Path) -> None:
+@contextmanager
+def _taken(directory: Path) -> Iterator[None]:
+    """The directory, made where it is missing and locked."""
+    existed = directory.exists()
+    with ExitStack() as held:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            held.enter_context(lock(directory))
+        except OSError as error:
+            if not existed:
+                _abandon(directory)
+            raise InputError(f"cannot write to {directory}: {error.strerror}") from error
+        yield
+
+
+def _abandon(directory: Path) -> None:
     """Take back a claim on a directory in which nothing has been trained yet."""
     with suppress(OSError):
         found = list(directory.iterdir())
-        claimed = (CONFIG_FILE, CIRCUMSTANCES_FILE)
-        if all(path.name in claimed or path.name.startswith(".") for path in found):
+        recorded = (CONFIG_FILE, CIRCUMSTANCES_FILE)
+        if all(path.name in recorded or path.name.startswith(".") for path in found):
             for path in found:
                 path.unlink()
             directory.rmdir()
 
 
-def _first_command(path: Path, command: Sequence[str]) -> dict[str, Any]:
-    """The command a run that goes on began with, where that is known, and the one it goes on by."""
-    try:
-        return {"command": read_table(path)["command"], "resumed_with": list(command)}
-    except (InputError, KeyError):
-        return {}
+def _record_circumstances(
+    directory: Path, command: Sequence[str], together_with: Sequence[str], *, is_new: bool
+) -> None:
+    """Tell what a result depends on besides its configuration; where a run goes on, beside what
+    was told before."""
+    path, now = directory / CIRCUMSTANCES_FILE, _circumstances(command)
+    if together_with:
+        now["trained_together_with"] = list(together_with)
+    if not is_new:
+        try:
+            first = read_table(path)
+        except InputError:
+            first = {}
+        if first:
+            earlier = first.get("resumed")
+            now = {**first, "resumed": [*(earlier if isinstance(earlier, list) else []), now]}
+    _write_table(path, now)
 
 
 def write_config(directory: Path, spec: TaskSpec, settings: Settings) -> None:

@@ -48,7 +48,7 @@ def read_table(path: Path) -> dict[str, Any]:
         table = json.loads(path.read_text())
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON: {error}") from error
     if not isinstance(table, dict):
         raise InputError(f"{path} does not hold a JSON table")

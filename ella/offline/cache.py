@@ -33,10 +33,14 @@ Weights = TypeVar("Weights", bound=PyTree)
 Say = Callable[[str], None]
 
 
+CACHE_VARIABLE = "ELLA_CACHE"
+"""Names the place of the cache in the environment."""
+
+
 def default_directory() -> Path:
     """$ELLA_CACHE, or `ella` in the user's cache directory."""
-    if os.environ.get("ELLA_CACHE"):
-        return Path(os.environ["ELLA_CACHE"])
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ella"
 
 

@@ -1,6 +1,7 @@
 """`ella reproduce`: the tables of runs, what is done, and a small figure from start to end."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,8 @@ def test_the_list_tells_frames_and_time_at_the_measured_rate(tmp_path, capsys):
         (["main", "--tasks", "goto-room"], "unknown task of the paper's figures 'goto-room'"),
         (["relevance", "--methods", "ride"], "has no run of ride"),
         (["main", "--together", "0"], "together must be at least 1"),
+        (["main", "--launcher", "ray", "--ray-cpus=-1"], "ray-cpus must be a number from 0 up"),
+        (["main", "--launcher", "ray", "--ray-gpus", "nan"], "ray-gpus must be a number"),
     ],
 )
 def test_a_wrong_word_is_one_line(words, complaint, tmp_path, capsys):
@@ -90,9 +93,18 @@ def test_a_figure_is_trained_drawn_and_not_trained_again(tmp_path: Path, capsys)
     assert "unlock-maze-ppo" in page.read_text()
     metrics = tmp_path / "out" / "smoke" / "unlock-maze-ppo" / "metrics.csv"
     trained = metrics.read_text()
+    assert list((metrics.parent / "exhibits").glob("*.gif"))
 
+    # As if another command had trained another of the figure's runs.
+    other = metrics.parent.with_name("unlock-maze-ride")
+    shutil.copytree(metrics.parent, other)
+    config = (other / "config.json").read_text()
+    (other / "config.json").write_text(config.replace('"method": "ppo"', '"method": "ride"'))
     assert main(words) == 0
-    assert "1 of 1 runs are done already" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "1 of 1 runs are done already" in said
+    assert "filming" not in said
+    assert "unlock-maze-ride" in page.read_text()
     assert metrics.read_text() == trained
     assert main([*words, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)

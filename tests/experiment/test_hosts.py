@@ -64,6 +64,13 @@ def test_two_processes_train_stop_together_and_go_on(tmp_path: Path, whole: Whol
         "seed-1.safetensors",
     ]
 
+    # What the first process is refused, the other does not wait for.
+    refused = two_processes("goto-small", "--config", config, "--out", out)
+    said = ended(refused)
+    assert [process.returncode for process in refused] == [2, 2], said
+    assert "is not empty" in said[0]
+    assert "the first process was refused" in said[1]
+
     together, alone = values(out), values(whole.directory)
     for name in ("seed", "iteration", "frames"):
         np.testing.assert_array_equal(together[name], alone[name])

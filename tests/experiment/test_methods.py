@@ -1,5 +1,7 @@
 """The registry of methods."""
 
+from dataclasses import replace
+
 import pytest
 
 from ella.errors import InputError
@@ -13,7 +15,7 @@ from ella.experiment.methods import (
     ella_bonus,
     register,
 )
-from ella.experiment.run import identity
+from ella.experiment.run import identity, what_differs
 from ella.shaping.rnd import RND
 from ella.shaping.shaper import NoShaping, Sum
 from ella.world.tasks import all_tasks, find
@@ -86,3 +88,14 @@ def test_assumptions_are_no_part_of_what_a_run_is():
     told = Settings(ella=EllaOptions(optimal_steps=30, max_completions=5))
     task = find("unlock-maze")
     assert identity(task, told) == identity(task, Settings())
+
+
+def test_what_is_left_at_its_default_does_not_make_a_run():
+    """So that options can be added without making other runs of those there are."""
+    task = find("unlock-maze")
+    plain = what_differs(task, Settings())
+    assert all(name.startswith("task.") for name in plain)
+    assert plain["task.name"] == "unlock-maze"
+    told = Settings(method="ella", ella=EllaOptions(bonus=0.1))
+    assert what_differs(task, told) == {**plain, "method": "ella", "ella.bonus": 0.1}
+    assert what_differs(replace(task, distractors=5), told)["task.distractors"] == 5

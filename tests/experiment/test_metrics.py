@@ -6,9 +6,11 @@ import pytest
 
 from ella.errors import InputError
 from ella.experiment.metrics import (
+    LONGEST_LINE,
     LogLine,
     MetricsFile,
     averages,
+    frames_reached,
     non_finite,
     read_rows,
 )
@@ -45,6 +47,25 @@ def test_resuming_drops_later_rows_and_a_line_that_was_cut_off(metrics, tmp_path
     assert MetricsFile(tmp_path, ["value_loss", "success_rate"], [4, 5]).start(2) == 3.0
     metrics.append(a_line(3))
     assert metrics.path.read_text() == text
+
+
+def test_the_last_whole_line_tells_how_far_a_run_has_come(metrics, tmp_path):
+    assert frames_reached(tmp_path / "nowhere") == 0
+    assert frames_reached(tmp_path) == 0
+    for iteration in range(1, 1001):
+        metrics.append(a_line(iteration))
+    assert metrics.path.stat().st_size > LONGEST_LINE / 2
+    assert frames_reached(tmp_path) == 64_000
+    text = metrics.path.read_text()
+    metrics.path.write_text(text + "4,1001,64")
+    assert frames_reached(tmp_path) == 64_000
+    for damaged in (text + "4,1001\n", text + "4,1001,x\n", text.replace("frames", "f", 1)):
+        metrics.path.write_text(damaged)
+        with pytest.raises(InputError, match="damaged"):
+            frames_reached(tmp_path)
+    metrics.path.write_text(text + "4," + "1" * 200_000 + "\n")
+    with pytest.raises(InputError, match="damaged"):
+        read_rows(tmp_path)
 
 
 def test_other_columns_are_refused(metrics, tmp_path):

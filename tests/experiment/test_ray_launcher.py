@@ -33,8 +33,10 @@ def kill_once_saved(directory: Path, killed: list[int]) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_worker_changes_nothing(tmp_path):
+def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch):
     """The same run twice, each in a worker of its own, one of which is killed."""
+    # Another cluster that the surroundings name is not meant.
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     whole, victim = (tiny_run(tmp_path / name, iterations=ITERATIONS) for name in ("a", "b"))
     killed: list[int] = []
     threading.Thread(target=kill_once_saved, args=(victim.directory, killed), daemon=True).start()

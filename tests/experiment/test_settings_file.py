@@ -47,9 +47,10 @@ def test_wrong_settings_are_named(table, message):
 
 
 def test_not_json_and_not_a_run(tmp_path):
-    (tmp_path / "x.json").write_text("{")
-    with pytest.raises(InputError, match="is not JSON"):
-        read_config(tmp_path / "x.json")
+    for text in ("{", "[" * 100_000):
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(InputError, match="is not JSON"):
+            read_config(tmp_path / "x.json")
     with pytest.raises(InputError, match="is not a run"):
         read_run(tmp_path)
     with pytest.raises(InputError, match="cannot read"):
