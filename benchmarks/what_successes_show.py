@@ -10,6 +10,7 @@ at all? Prints JSON.
 
 import argparse
 import json
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -78,8 +79,8 @@ def main() -> None:
 
 def kind(text: str) -> str:
     """'pick up the red key' -> 'pick up an object'."""
-    *verb, thing = text.split(" the ")
-    return f"{' '.join(verb)} {'a door' if thing.endswith('door') else 'an object'}"
+    verb, thing = re.split(" (?:the|a) ", text)
+    return f"{verb} {'a door' if thing.endswith('door') else 'an object'}"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from ella.experiment.run_directory import read_run
 
 CLASSIFIER = {
     "episodes": 64,
-    "validation_episodes": 32,
+    "validation_episodes": 64,
     "batch": 32,
     "max_steps": 20,
     "evaluate_every": 10,
@@ -40,7 +40,7 @@ SETTINGS = {
     },
     "learn": {
         "training": {
-            "episodes": 64, "validation_episodes": 32, "epochs": 1, "batch": 32,
+            "episodes": 64, "validation_episodes": 64, "epochs": 1, "batch": 32,
             "network": {"width": 8},
         }
     },
@@ -89,7 +89,7 @@ def test_a_sum_of_methods_measures_each_part(trained):
 def test_the_offline_stage_is_recalled_by_name_of_either_task(trained, folder, capsys):
     files = sorted((folder / "cache").iterdir())
     words = [
-        *("--episodes", "64", "--validation-episodes", "32", "--batch", "32"),
+        *("--episodes", "64", "--validation-episodes", "64", "--batch", "32"),
         *("--max-steps", "20", "--evaluate-every", "10", "--network.variant", "onehot"),
         *("--network.width", "8", "--network.instruction-width", "8", "--network.head-width", "8"),
     ]

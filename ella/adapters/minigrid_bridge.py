@@ -1,6 +1,6 @@
 """Levels of this world in the real minigrid, so that the same policy can be played in both.
 
-Needs the minigrid package: `pip install 'ella[minigrid]'`.
+Needs the package: `pip install minigrid==3.2.0`.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ def minigrid_environment(spec: TaskSpec) -> Any:
         from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
     except ImportError as error:
         raise InputError(
-            "playing in minigrid needs the minigrid package: pip install 'ella[minigrid]'"
+            "playing in minigrid needs the package: pip install minigrid==3.2.0"
         ) from error
 
     class BridgedLevel(RoomGridLevel):

@@ -17,6 +17,8 @@ from ella.report.summary import BASELINE, Summary, summarise
 
 PAGE = "index.html"
 FIGURES = "figures"
+LONGEST_WAIT = 86_400.0
+"""Seconds between two readings, at most: a day."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,13 @@ def run(arguments: Arguments) -> None:
     """Write the files and say which."""
     if not arguments.runs:
         raise InputError("name at least one folder of runs")
-    if not arguments.every > 0:
-        raise InputError(f"every must be positive, got {arguments.every:g}")
+    if not 0 < arguments.every <= LONGEST_WAIT:
+        raise InputError(
+            f"every must be more than 0 and at most {LONGEST_WAIT:g} seconds, "
+            f"got {arguments.every:g}"
+        )
     if arguments.out.exists() and not arguments.out.is_dir():
         raise InputError(f"{arguments.out} is a file; name a folder")
-    arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.watch:
         _watch(arguments)
     summary = summarise(arguments.runs, baseline=arguments.baseline)
@@ -83,5 +87,6 @@ def _write_page(arguments: Arguments, summary: Summary, refresh: float | None = 
     text = render(summary, title=arguments.title, refresh=refresh, written=written)
     # Character references make the file the same in every locale.
     path = arguments.out / PAGE
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, text.encode("ascii", "xmlcharrefreplace").decode())
     return path

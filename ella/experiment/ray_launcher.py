@@ -38,7 +38,7 @@ def train_on_ray(
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
     except ImportError as error:
-        raise InputError("the Ray launcher needs ray: pip install 'ella[ray]'") from error
+        raise InputError("the Ray launcher needs the package: pip install ray") from error
 
     _check_reachable(address)
     try:

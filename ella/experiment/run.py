@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from ella.experiment.planned_run import PlannedRun, seeds_of
 from ella.experiment.program import SeedProgram, States, seed_mesh
 from ella.experiment.rates import remember_rate
 from ella.experiment.run_log import AbstractLogSink, TensorBoardLog, WandbLog
-from ella.experiment.settings_file import to_json
+from ella.experiment.settings_file import flat, to_json
 from ella.measurement import Measurements
 from ella.ppo.iteration import init_train_state, run_iteration
 from ella.shaping.shaper import AbstractRewardShaper
@@ -100,7 +100,7 @@ def train_together(
     for planned in group:
         check_method(planned.settings.method)
         if planned.settings.log.wandb and find_spec("wandb") is None:
-            raise InputError("logging to Weights & Biases needs wandb: pip install 'ella[wandb]'")
+            raise InputError("logging to Weights & Biases needs the package: pip install wandb")
         if resume:
             _check_same_run(planned)
     with ExitStack() as held, stop_signals() as stop:
@@ -234,15 +234,17 @@ def identity(spec: TaskSpec, settings: Settings) -> dict[str, Any]:
 def what_differs(spec: TaskSpec, settings: Settings) -> dict[str, Any]:
     """The part of the identity that is not as by default, names joined by dots: an option that is
     added later, and left alone, makes no other run of it."""
-    table = to_json(Settings())
-    table["task"] = {
-        one.name: one.default for one in fields(TaskSpec) if one.default is not MISSING
-    }
-    default = _flat(table)
-    told = _flat(identity(spec, settings))
+    default, told = defaults(), flat(identity(spec, settings))
     return {
         name: value for name, value in told.items() if name not in default or value != default[name]
     }
+
+
+@cache
+def defaults() -> dict[str, Any]:
+    """What settings, and a task, are where nothing is told of them, names joined by dots."""
+    task = {one.name: one.default for one in fields(TaskSpec) if one.default is not MISSING}
+    return flat({**to_json(Settings()), "task": to_json(task)})
 
 
 def _check_same_run(planned: PlannedRun) -> None:
@@ -250,25 +252,14 @@ def _check_same_run(planned: PlannedRun) -> None:
     directory = planned.directory
     if not (directory / run_directory.CONFIG_FILE).exists():
         return
-    before = _flat(identity(*run_directory.read_run(directory)))
-    now = _flat(identity(planned.spec, planned.settings))
+    before = flat(identity(*run_directory.read_run(directory)))
+    now = flat(identity(planned.spec, planned.settings))
     for name in now:
         if now[name] != before.get(name):
             raise InputError(
                 f"cannot resume {directory} with other settings: {name} was "
                 f"{before.get(name)} and is now {now[name]}; start a new run"
             )
-
-
-def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A table of tables as one, names joined by dots."""
-    found: dict[str, Any] = {}
-    for name, value in table.items():
-        if isinstance(value, dict):
-            found.update(_flat(value, f"{prefix}{name}."))
-        else:
-            found[f"{prefix}{name}"] = value
-    return found
 
 
 class _Member:

@@ -42,6 +42,17 @@ def updated(default: T, values: Any, *, where: str) -> T:
     return dataclasses.replace(default, **changes)  # type: ignore[type-var]
 
 
+def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A table of tables as one, names joined by dots."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
 def read_table(path: Path) -> dict[str, Any]:
     """The table in a JSON file."""
     try:

@@ -45,7 +45,8 @@ class Exhibits:
 
 def collect(runs: Sequence[Run]) -> tuple[list[Exhibits], list[str]]:
     """The exhibits of the runs that have any, and remarks on what is left out."""
-    found, remarks = [], []
+    found: list[Exhibits] = []
+    remarks: list[str] = []
     room = MAX_TOTAL_BYTES
     for run in runs:
         pictures = []
@@ -54,11 +55,15 @@ def collect(runs: Sequence[Run]) -> tuple[list[Exhibits], list[str]]:
             if path.suffix == ".png" and path.with_suffix("") in films:
                 continue  # A strip of a film that is shown.
             signature, kind = _SIGNATURES[path.suffix]
-            size = path.stat().st_size
-            if size > min(MAX_BYTES, room):
-                remarks.append(f"{path}: too large for the page ({size / 1e6:.1f} MB)")
+            try:
+                size = path.stat().st_size
+                if size > min(MAX_BYTES, room):
+                    remarks.append(f"{path}: too large for the page ({size / 1e6:.1f} MB)")
+                    continue
+                content = path.read_bytes()
+            except OSError as error:
+                remarks.append(f"{path}: cannot be read ({error.strerror})")
                 continue
-            content = path.read_bytes()
             if not content.startswith(signature):
                 remarks.append(f"{path}: damaged, not shown")
                 continue
@@ -69,7 +74,7 @@ def collect(runs: Sequence[Run]) -> tuple[list[Exhibits], list[str]]:
             explanation
             for path in run.files((".json",))
             if path.name not in RUN_FILES
-            for explanation in [_read_explanation(path, run.path)]
+            for explanation in [_read_explanation(path, run.path, remarks)]
             if explanation is not None
         )
         if pictures or explanations:
@@ -77,22 +82,29 @@ def collect(runs: Sequence[Run]) -> tuple[list[Exhibits], list[str]]:
     return found, remarks
 
 
-def _read_explanation(path: Path, folder: Path) -> Explanation | None:
-    """An explanation, or None if the file is something else."""
+def _read_explanation(path: Path, folder: Path, remarks: list[str]) -> Explanation | None:
+    """An explanation, or None if the file is damaged or something else."""
     try:
         table = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except OSError as error:
+        remarks.append(f"{path}: cannot be read ({error.strerror})")
+        return None
+    except (ValueError, RecursionError):
+        remarks.append(f"{path}: damaged, not shown")
         return None
     if not isinstance(table, dict) or not isinstance(table.get("instruction"), str):
         return None
     judgements = table.get("judgements")
     if not isinstance(judgements, list):
         return None
-    rows = tuple(
-        row
-        for row in judgements
-        if isinstance(row, dict)
-        and isinstance(row.get("text"), str)
-        and isinstance(row.get("probability"), int | float)
-    )
+    rows = tuple(row for row in judgements if _is_judgement(row))
+    if len(rows) < len(judgements):
+        remarks.append(f"{path}: {len(judgements) - len(rows)} damaged judgement(s) not shown")
     return Explanation(str(path.relative_to(folder)), table["instruction"], rows)
+
+
+def _is_judgement(row: Any) -> bool:
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+        return False
+    probability = row.get("probability")
+    return isinstance(probability, int | float) and 0 <= probability <= 1

@@ -63,7 +63,8 @@ height of a line. A figure has room for one."""
 
 
 def write_figures(summary: Summary, folder: Path) -> list[Path]:
-    """Draw all figures the summary has data for; returns the files."""
+    """Draw all figures the summary has data for, and remove those of an earlier report that it has
+    none for; returns the files."""
     import matplotlib as mpl
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,26 +73,28 @@ def write_figures(summary: Summary, folder: Path) -> list[Path]:
         for name, figure in draw(summary):
             for ending in FORMATS:
                 path = folder / f"{name}.{ending}"
-                # No dates inside, so that the same data give the same bytes.
-                metadata = {"CreationDate": None} if ending == "pdf" else {"Software": None}
-                figure.savefig(path, metadata=metadata)
-                paths.append(path)
+                if figure is not None:
+                    # No dates inside, so that the same data give the same bytes.
+                    metadata = {"CreationDate": None} if ending == "pdf" else {"Software": None}
+                    figure.savefig(path, metadata=metadata)
+                    paths.append(path)
+                elif path.is_file():
+                    path.unlink()
     return paths
 
 
-def draw(summary: Summary) -> "Iterator[tuple[str, Figure]]":
-    """(name, figure) of all figures the summary has data for, in matplotlib's current style."""
+def draw(summary: Summary) -> "Iterator[tuple[str, Figure | None]]":
+    """(name, figure) of all figures, in matplotlib's current style; None for those the summary has
+    no data for."""
+    has_ratios = any(ratio is not None for s in summary.standings for ratio in s.ratios)
+    has_ella = any(name in group.measures for group in summary.groups for name in ELLA_PANELS)
     yield "learning-curves", _curves(summary, "mean")
     yield "learning-curves-iqm", _curves(summary, "iqm")
     yield "area-under-curve", _areas(summary)
-    if any(ratio is not None for standing in summary.standings for ratio in standing.ratios):
-        yield "frames-ratio", _ratios(summary)
-    if summary.comparisons:
-        yield "probability-of-improvement", _improvement(summary)
-    if summary.profiles:
-        yield "performance-profiles", _profiles(summary)
-    if any(name in group.measures for group in summary.groups for name in ELLA_PANELS):
-        yield "ella", _ella(summary)
+    yield "frames-ratio", _ratios(summary) if has_ratios else None
+    yield "probability-of-improvement", _improvement(summary) if summary.comparisons else None
+    yield "performance-profiles", _profiles(summary) if summary.profiles else None
+    yield "ella", _ella(summary) if has_ella else None
 
 
 def band(curves: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -268,9 +271,11 @@ def _profiles(summary: Summary) -> "Figure":
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlabel("final success rate τ")
     axes.set_ylabel("runs with more than τ")
-    tasks = summary.shared_tasks(summary.labels)
+    tasks = summary.profile_tasks
     title = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
-    _legend(figure, summary, summary.labels, f"performance profile over {title}, 95 % intervals")
+    _legend(
+        figure, summary, list(summary.profiles), f"performance profile over {title}, 95 % intervals"
+    )
     return figure
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ella.experiment.intervals import Estimate
-from ella.report.exhibits import Exhibits, Explanation, collect
+from ella.report.exhibits import Exhibits, Explanation
 from ella.report.figures import ELLA_PANELS, band
 from ella.report.page_script import SCRIPT
 from ella.report.page_style import STYLE
@@ -38,17 +38,16 @@ def render(
 ) -> str:
     """The page as text. With `refresh` it reloads itself every so many seconds; `written` says when
     it was made."""
-    exhibits, more = collect(summary.runs)
     charts: list[dict[str, Any]] = []
     body = [
         _head(summary, title, refresh, written),
-        _notes([*summary.remarks, *more]),
+        _notes(summary.remarks),
         _controls(summary),
         _learning(summary, charts),
         _numbers(summary),
         _across(summary, charts),
         _ella(summary, charts),
-        _exhibits(exhibits),
+        _exhibits(summary.exhibits),
         _runs(summary.runs),
     ]
     data = {"labels": summary.labels, "axes": AXES, "charts": charts, "refresh": refresh}
@@ -229,10 +228,10 @@ def _numbers(summary: Summary) -> str:
         until = summary.budget(task) / 1e6
         tables.append(f"<h3>{escape(task)}, {until:.3g} M frames</h3>{_table(headings, rows)}")
     about = (
-        f"Final success: the last {100 * FINAL_SHARE:.0f} % of the frames that all seeds of the "
-        "task have. Area: mean success over these frames. Frames to a success rate: mean over "
-        "seeds; a seed that never gets there counts with all its frames, which makes the mean a "
-        "lower bound (≥). "
+        f"Final success: the last {100 * FINAL_SHARE:.0f} % of the frames that all compared "
+        "seeds of the task have. Area: mean success over these frames. Frames to a success rate: "
+        "mean over seeds; a seed that never gets there counts with all its frames, which makes the "
+        "mean a lower bound (≥). "
     )
     if summary.baseline:
         about += (
@@ -295,7 +294,6 @@ def _across(summary: Summary, charts: list[dict[str, Any]]) -> str:
         )
         headings = [f"better than {escape(str(summary.baseline))}", "tasks", "by area", "by final"]
         content += f"<h3>Probability of improvement</h3>{_table(headings, rows)}"
-    tasks = summary.shared_tasks(summary.labels)
     if summary.profiles:
         lines = [
             {
@@ -308,7 +306,7 @@ def _across(summary: Summary, charts: list[dict[str, Any]]) -> str:
         ]
         title = "Performance profile: runs with a final success above τ"
         chart = {"title": title, "percent": True, "kind": "profile", "lines": lines}
-        content += f'<h3>{escape(", ".join(tasks))}</h3><div class="charts">'
+        content += f'<h3>{escape(", ".join(summary.profile_tasks))}</h3><div class="charts">'
         content += f"{_box(charts, chart)}</div>"
     elif len(summary.labels) > 1:
         content += "<p>No performance profile: no task was measured with all methods.</p>"

@@ -6,25 +6,28 @@ import math
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ella.errors import InputError
+from ella.experiment.methods import DEFAULT_BONUS, PAPER_BONUS
 from ella.experiment.metrics import FILE_NAME, read_rows
+from ella.experiment.run import defaults
 from ella.experiment.run_directory import CIRCUMSTANCES_FILE, CONFIG_FILE, FORMAT_VERSION
+from ella.experiment.settings_file import flat
 
 RUN_FILES = (CONFIG_FILE, CIRCUMSTANCES_FILE, FILE_NAME)
-FILM_ENDINGS = (".gif",)
-PICTURE_ENDINGS = (".png",)
 MAX_DEPTH = 4
 """Folders below a named one in which runs are looked for."""
 MAX_SEEDS = 100_000
 """More seeds than that in a configuration are damage."""
 MAX_NUMBER = 1e30
 """Larger measurements are damage."""
+BONUS = "ella.bonus"
 MAX_LISTED = 12
 """Seeds a remark names."""
 _NOT_THE_METHOD = ("format_version", "seed", "seeds", "frames", "devices", "log")
@@ -68,17 +71,43 @@ class Run:
             return ""
         return shlex.join(["ella", *map(str, words[1:])])
 
-    @property
+    @cached_property
     def identity(self) -> dict[str, Any]:
         """Settings that make it the method it is, by dotted name: runs that agree in them are
-        seeds of one experiment. Options of methods that take no part are left out."""
+        seeds of one experiment. What the configuration does not tell has its default; options of
+        methods that take no part are left out."""
         parts = self.method.split("+")
         idle = {"ella", "learn", "ride", "rnd", "noveld"} - {part.split("-")[0] for part in parts}
+        settings = defaults() | flat(self.config)
+        if settings[BONUS] is None:
+            settings[BONUS] = paper_bonus(self.task)
+        left_out = idle.union(_NOT_THE_METHOD)
         return {
-            name: value
-            for name, value in flat(self.config).items()
-            if name.split(".")[0] not in (*_NOT_THE_METHOD, *idle)
+            name: value for name, value in settings.items() if name.split(".")[0] not in left_out
         }
+
+    @property
+    def end(self) -> float:
+        """Frames of the seed that has most."""
+        return max(float(series.frames[-1]) for series in self.series.values())
+
+    @property
+    def shared_end(self) -> float:
+        """Frames that all its seeds have."""
+        return min(float(series.frames[-1]) for series in self.series.values())
+
+    @property
+    def asked_frames(self) -> float | None:
+        """Frames of each seed that the configuration asks for, where it tells."""
+        frames = self.config.get("frames")
+        if isinstance(frames, int | float) and 0 < frames < MAX_NUMBER:
+            return float(frames)
+        return None
+
+    @property
+    def has_success(self) -> bool:
+        """Whether any seed measured the success of an episode."""
+        return any(not np.isnan(_success(series)).all() for series in self.series.values())
 
     def files(self, endings: Sequence[str]) -> list[Path]:
         """Files in the folder and its direct subfolders, by name."""
@@ -112,15 +141,9 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     return runs, remarks
 
 
-def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested table as one with dotted names; lists are texts."""
-    found: dict[str, Any] = {}
-    for name, value in table.items():
-        if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{name}.")
-        else:
-            found[prefix + name] = json.dumps(value) if isinstance(value, list) else value
-    return found
+def paper_bonus(task: str) -> float:
+    """What a configuration without a bonus of its own means by it."""
+    return PAPER_BONUS.get(task, DEFAULT_BONUS)
 
 
 def _run_folders(path: Path, depth: int, remarks: list[str]) -> Iterator[Path]:
@@ -224,13 +247,11 @@ def _gaps(run: Run) -> Iterator[str]:
         if missing:
             yield f"no measurements of seed(s) {_listed(missing)} of {count}"
     ends = {seed: series.frames[-1] for seed, series in run.series.items()}
-    longest = max(ends.values())
-    if short := [seed for seed, end in ends.items() if end < longest]:
+    if short := [seed for seed, end in ends.items() if end < run.end]:
         yield f"seed(s) {_listed(short)} end before the others"
-    budget = run.config.get("frames")
-    if isinstance(budget, int | float) and longest < budget:
-        yield f"not finished: {longest / 1e6:.3g} of {budget / 1e6:.3g} million frames"
-    if all(np.isnan(_success(series)).all() for series in run.series.values()):
+    if run.asked_frames is not None and run.end < run.asked_frames:
+        yield f"not finished: {run.end / 1e6:.3g} of {run.asked_frames / 1e6:.3g} million frames"
+    if not run.has_success:
         yield "no episode's success was measured"
 
 
@@ -244,14 +265,16 @@ def _without_repeated_seeds(runs: list[Run], remarks: list[str]) -> list[Run]:
     owners: dict[tuple[str, int], Path] = {}
     for run in runs:
         key = json.dumps(run.identity, sort_keys=True, default=str)
-        repeated = [seed for seed in run.series if (key, seed) in owners]
-        if repeated:
-            owner = owners[key, repeated[0]]
-            remarks.append(f"{run.path}: seed(s) {_listed(repeated)} are in {owner} too; left out")
-        own = {seed: series for seed, series in run.series.items() if seed not in repeated}
+        repeated: dict[Path, list[int]] = defaultdict(list)
+        for seed in run.series:
+            if (key, seed) in owners:
+                repeated[owners[key, seed]].append(seed)
+        for owner, seeds in repeated.items():
+            remarks.append(f"{run.path}: seed(s) {_listed(seeds)} are in {owner} too; left out")
+        own = {seed: series for seed, series in run.series.items() if (key, seed) not in owners}
         if own:
             owners |= {(key, seed): run.path for seed in own}
-            kept.append(Run(run.path, run.config, run.circumstances, own))
+            kept.append(replace(run, series=own) if repeated else run)
     return kept
 
 
@@ -259,16 +282,27 @@ def _mixtures(runs: Sequence[Run]) -> Iterator[str]:
     """Circumstances in which the runs differ although results are compared."""
     tables: dict[str, Counter[str]] = defaultdict(Counter)
     for run in runs:
-        versions = run.circumstances.get("versions")
-        for name in ("ella", "jax"):
-            if isinstance(versions, dict) and name in versions:
-                tables[f"versions of {name}"][str(versions[name])] += 1
-        if "device" in run.circumstances:
-            tables["devices (seconds cannot be compared)"][str(run.circumstances["device"])] += 1
+        found: dict[str, set[str]] = defaultdict(set)
+        for part in _parts(run.circumstances):
+            versions = part.get("versions")
+            for name in ("ella", "jax"):
+                if isinstance(versions, dict) and name in versions:
+                    found[f"versions of {name}"].add(str(versions[name]))
+            if "device" in part:
+                found["devices (seconds cannot be compared)"].add(str(part["device"]))
+        for what, values in found.items():
+            tables[what].update(values)
     for what, counts in tables.items():
         if len(counts) > 1:
-            found = ", ".join(f"{value} ({count} runs)" for value, count in counts.most_common())
-            yield f"the runs mix {what}: {found}".replace("(1 runs)", "(1 run)")
+            listed = ", ".join(f"{value} ({count} runs)" for value, count in counts.most_common())
+            yield f"the runs mix {what}: {listed}".replace("(1 runs)", "(1 run)")
+
+
+def _parts(circumstances: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of a run's start, and of every time it went on."""
+    resumed = circumstances.get("resumed")
+    later = resumed if isinstance(resumed, list) else []
+    return [circumstances, *(part for part in later if isinstance(part, dict))]
 
 
 def _listed(seeds: Sequence[int]) -> str:

@@ -2,18 +2,20 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ella.errors import InputError
 from ella.experiment.intervals import Estimate
 from ella.report import statistics
+from ella.report.exhibits import Exhibits, collect
 from ella.report.palette import ordered
-from ella.report.runs import Run, Series, read_runs
+from ella.report.runs import BONUS, Run, Series, paper_bonus, read_runs
 from ella.report.statistics import Ratio, Scores
 from ella.world.tasks import all_tasks
 
@@ -32,6 +34,9 @@ POINTS = 200
 """Points of a curve, at most: log lines are averaged over windows of frames."""
 FINAL_SHARE = 0.1
 """Part of the frames, at their end, over which the final success rate is taken."""
+SHORT_SHARE = 0.5
+"""A run that has less than this of the frames it was asked for, and of those another run of its
+task has, is not compared."""
 PROFILE_THRESHOLDS = np.linspace(0, 1, 101)
 BASELINE = "ppo"
 
@@ -60,7 +65,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a group did within the frames all groups of its task have."""
+    """How a group did within the frames all compared groups of its task have."""
 
     group: Group
     final: Estimate
@@ -87,6 +92,10 @@ class Summary:
 
     runs: tuple[Run, ...]
     groups: tuple[Group, ...]
+    """As they are drawn: with all their seeds."""
+    compared: tuple[Group, ...]
+    """The same without the runs that stopped far too early, where anything is left."""
+    exhibits: tuple[Exhibits, ...]
     remarks: tuple[str, ...]
     baseline: str | None
     """The label others are compared with."""
@@ -103,29 +112,36 @@ class Summary:
         return sorted(found, key=lambda task: known.index(task) if task in known else len(known))
 
     def of_task(self, task: str) -> list[Group]:
-        """Groups in the order of labels."""
-        found = [group for group in self.groups if group.task == task]
+        """Drawn groups in the order of labels."""
+        return self._in_order(self.groups, task)
+
+    def _in_order(self, groups: Sequence[Group], task: str) -> list[Group]:
+        found = [group for group in groups if group.task == task]
         return sorted(found, key=lambda group: self.labels.index(group.label))
 
     def budget(self, task: str) -> float:
-        """Frames that every seed of the task has."""
-        return min(min(group.ends) for group in self.of_task(task))
+        """Frames that every compared seed of the task has."""
+        return min(min(group.ends) for group in self.compared if group.task == task)
 
     def scores(self, label: str, tasks: Sequence[str], kind: str) -> Scores:
         """Per task the `final` success or the `area` of each seed."""
-        found = {group.task: group for group in self.groups if group.label == label}
+        found = {group.task: group for group in self.compared if group.label == label}
         rate = final_success if kind == "final" else area
         return [rate(found[task], self.budget(task)) for task in tasks]
 
     def shared_tasks(self, labels: Sequence[str]) -> list[str]:
-        """Tasks on which all of the labels were measured."""
-        have = [{g.task for g in self.groups if g.label == label} for label in labels]
+        """Tasks on which all of the labels are compared."""
+        have = [{g.task for g in self.compared if g.label == label} for label in labels]
         return [task for task in self.tasks if all(task in tasks for tasks in have)]
 
     @cached_property
     def standings(self) -> list[Standing]:
-        """One per group, by task."""
-        return [self._standing(group) for task in self.tasks for group in self.of_task(task)]
+        """One per compared group, by task."""
+        return [
+            self._standing(group)
+            for task in self.tasks
+            for group in self._in_order(self.compared, task)
+        ]
 
     def _standing(self, group: Group) -> Standing:
         until = self.budget(group.task)
@@ -134,7 +150,11 @@ class Summary:
             for threshold in statistics.THRESHOLDS
         )
         against = next(
-            (g for g in self.of_task(group.task) if g.label == self.baseline and g is not group),
+            (
+                other
+                for other in self.compared
+                if (other.task, other.label) == (group.task, self.baseline) and other is not group
+            ),
             None,
         )
         ratios: list[Ratio | None] = []
@@ -171,34 +191,41 @@ class Summary:
         return found
 
     @cached_property
+    def profile_tasks(self) -> list[str]:
+        """Tasks on which all labels that are compared anywhere are."""
+        return self.shared_tasks(self._compared_labels)
+
+    @cached_property
     def profiles(self) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Per label the share of its runs whose final success exceeds `PROFILE_THRESHOLDS`, over
-        the tasks that all labels share; empty if there are none."""
-        tasks = self.shared_tasks(self.labels)
-        if not tasks:
+        `profile_tasks`; empty if there are none."""
+        if not self.profile_tasks:
             return {}
         return {
             label: statistics.performance_profile(
-                self.scores(label, tasks, "final"), PROFILE_THRESHOLDS
+                self.scores(label, self.profile_tasks, "final"), PROFILE_THRESHOLDS
             )
-            for label in self.labels
+            for label in self._compared_labels
         }
+
+    @property
+    def _compared_labels(self) -> list[str]:
+        return ordered([group.label for group in self.compared])
 
 
 def summarise(paths: Sequence[Path], *, baseline: str = BASELINE) -> Summary:
     """Read and compare the runs in the folders. That nothing can be drawn is an error."""
     runs, remarks = read_runs(paths)
-    groups, more = _groups(runs)
+    groups, compared, more = _groups(runs)
     remarks = [*remarks, *more]
     if not groups:
         raise InputError(f"nothing to report on: {remarks[0] if remarks else 'name a folder'}")
-    labels = ordered([group.label for group in groups])
-    alike = [x for x in labels if x == baseline] or [
-        x for x in labels if x.split(",")[0] == baseline
-    ]
-    if not alike:
-        remarks.append(f"no run of the baseline '{baseline}', so nothing is compared with it")
-    return Summary(tuple(runs), tuple(groups), tuple(remarks), alike[0] if alike else None)
+    chosen, more = _baseline(groups, baseline)
+    exhibits, left_out = collect(runs)
+    remarks += [*more, *left_out]
+    return Summary(
+        tuple(runs), tuple(groups), tuple(compared), tuple(exhibits), tuple(remarks), chosen
+    )
 
 
 def final_success(group: Group, until: float) -> np.ndarray:
@@ -222,52 +249,122 @@ def area(group: Group, until: float) -> np.ndarray:
     return areas[~np.isnan(areas)]
 
 
-def _groups(runs: Sequence[Run]) -> tuple[list[Group], list[str]]:
-    """Runs of one task and one label together, on the task's windows; and remarks."""
+def _baseline(groups: Sequence[Group], asked: str) -> tuple[str | None, list[str]]:
+    """The label to compare with, and remarks on tasks that have no such group or too many."""
+    method = asked.split(",")[0]
+    variants = ordered([g.label for g in groups if asked in (g.label, g.label.split(",")[0])])
+    if not variants:
+        return None, [f"no run of the baseline '{asked}', so nothing is compared with it"]
+    chosen = asked if asked in variants else variants[0]
     remarks = []
+    if chosen != asked and len(variants) > 1:
+        remarks.append(
+            f"several variants of the baseline '{asked}': compared with '{chosen}'; --baseline "
+            "chooses another"
+        )
+    for task in sorted({group.task for group in groups}):
+        labels = ordered([group.label for group in groups if group.task == task])
+        others = [label for label in labels if label.split(",")[0] == method]
+        if others and chosen not in others:
+            listed = ", ".join(f"'{label}'" for label in others)
+            remarks.append(
+                f"{task}: nothing is compared with '{chosen}', which it does not have; --baseline "
+                f"can name {listed}"
+            )
+    return chosen, remarks
+
+
+def _groups(runs: Sequence[Run]) -> tuple[list[Group], list[Group], list[str]]:
+    """Runs of one task and one label together, on the task's windows: as they are drawn, and as
+    they are compared; and remarks."""
+    drawn: list[Group] = []
+    compared: list[Group] = []
+    remarks: list[str] = []
     by_task: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_task[run.task].append(run)
-    groups = []
-    for task in sorted(by_task):
+    for task, of_task in sorted(by_task.items()):
         members: dict[str, list[Run]] = defaultdict(list)
-        for run, label in zip(by_task[task], _labels(by_task[task]), strict=True):
+        for run, label in zip(of_task, _labels(of_task), strict=True):
             members[label].append(run)
-        width = _window(by_task[task])
+        width = _window(of_task)
+        short = _cut_short(of_task)
+        remarks.extend(short.values())
+        compared_runs: list[Run] = []
         for label, same in members.items():
             group = _group(task, label, same, width)
             if np.isnan(group.success).all():
                 remarks.append(f"{task}, {label}: nothing to draw, no success was measured")
-            else:
-                groups.append(group)
-    remarks.extend(_different_settings(groups))
-    return groups, remarks
+                continue
+            drawn.append(group)
+            kept = [run for run in same if run.path not in short]
+            if any(run.has_success for run in kept):
+                is_whole = len(kept) == len(same)
+                compared.append(group if is_whole else _group(task, label, kept, width))
+                compared_runs += kept
+        remarks.extend(_shortest_run(task, compared_runs, width))
+    remarks.extend(_different_settings(drawn))
+    return drawn, compared, remarks
+
+
+def _cut_short(runs: Sequence[Run]) -> dict[Path, str]:
+    """Remarks on the runs of a task that must not decide over how many frames it is compared."""
+    longest = max((run.end for run in runs if run.has_success), default=0.0)
+    return {
+        run.path: f"{run.path}: drawn as far as it goes but not compared: it stopped at "
+        f"{run.end / 1e6:.3g} of {run.asked_frames / 1e6:.3g} million frames, while others of "
+        f"{run.task} have {longest / 1e6:.3g}"
+        for run in runs
+        if run.asked_frames is not None and run.end < SHORT_SHARE * min(run.asked_frames, longest)
+    }
+
+
+def _shortest_run(task: str, runs: Sequence[Run], width: float) -> Iterator[str]:
+    """Which of the compared runs ends a window or more before the longest one."""
+    if not runs:
+        return
+    shortest, longest = min(runs, key=lambda run: run.shared_end), max(run.end for run in runs)
+    if longest - shortest.shared_end >= width:
+        yield (
+            f"{task}: compared over the first {shortest.shared_end / 1e6:.3g} of "
+            f"{longest / 1e6:.3g} million frames, all that {shortest.path} has"
+        )
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:
     """A name for each run of a task: its method, and where that is not enough the settings in
     which it differs from other runs of the method."""
+    tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for run in runs:
+        tables[run.method].append(run.identity)
+    differing = {method: _differing(same) for method, same in tables.items()}
     labels = []
     for run in runs:
-        others = [other.identity for other in runs if other.method == run.method]
-        names = {name for other in others for name in other}
-        differing = sorted(
-            name for name in names if len({repr(other.get(name)) for other in others}) > 1
-        )
-        told = [f"{name.split('.')[-1]}={run.identity.get(name)}" for name in differing]
+        names = differing[run.method]
+        told = [f"{name.split('.')[-1]}={run.identity.get(name)}" for name in names]
         labels.append(", ".join([run.method, *told]))
     return labels
+
+
+def _differing(tables: Sequence[dict[str, Any]]) -> list[str]:
+    """Names that do not have the same value in all the tables."""
+    names = {name for table in tables for name in table}
+    return sorted(name for name in names if len({repr(table.get(name)) for table in tables}) > 1)
 
 
 def _different_settings(groups: Sequence[Group]) -> list[str]:
     """Labels that stand for different settings on different tasks, although taken together."""
     remarks = []
     for label in ordered([group.label for group in groups]):
-        tables = [g.runs[0].identity for g in groups if g.label == label]
-        names = {n for table in tables for n in table if not n.startswith("task.")}
-        differing = sorted(n for n in names if len({repr(t.get(n)) for t in tables}) > 1)
-        if differing:
-            remarks.append(f"{label} has other settings on other tasks: {', '.join(differing)}")
+        firsts = [group.runs[0] for group in groups if group.label == label]
+        names = [
+            n for n in _differing([run.identity for run in firsts]) if not n.startswith("task.")
+        ]
+        # The paper's bonus is one choice, although it depends on the task.
+        if all(run.identity.get(BONUS) == paper_bonus(run.task) for run in firsts):
+            names = [name for name in names if name != BONUS]
+        if names:
+            remarks.append(f"{label} has other settings on other tasks: {', '.join(names)}")
     return remarks
 
 

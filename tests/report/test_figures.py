@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from ella.networks.actor_critic import NetworkConfig
 from ella.ppo.settings import PPOConfig
-from ella.report.figures import STYLE, draw
+from ella.report.figures import STYLE, draw, write_figures
 from ella.report.summary import summarise
 
 WIDE = NetworkConfig(variant="onehot", compute_dtype="bfloat16", statistics_momentum=0.0123456789)
@@ -29,6 +29,8 @@ def test_legends_of_long_names_lie_inside(write_run, tmp_path, tasks) -> None:
     assert max(len(label) for label in summary.labels) > 80
     with mpl.rc_context(STYLE):
         for name, figure in draw(summary):
+            if figure is None:
+                continue
             canvas = FigureCanvasAgg(figure)
             canvas.draw()
             for legend in figure.legends:
@@ -36,3 +38,15 @@ def test_legends_of_long_names_lie_inside(write_run, tmp_path, tasks) -> None:
                 width = figure.get_figwidth() * figure.dpi
                 assert box.x0 >= 0, name
                 assert box.x1 <= width, name
+
+
+def test_pictures_of_an_earlier_report_are_removed(write_run, tmp_path) -> None:
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    (folder / "frames-ratio.png").mkdir()
+    kept = ["mine.png", "ella.txt", "frames-ratio.png"]
+    for name in ("ella.png", "ella.pdf", "probability-of-improvement.pdf", *kept[:2]):
+        (folder / name).write_text("from before")
+    written = write_figures(summarise([write_run(tmp_path / "run", lines=2)]), folder)
+    assert {path.name for path in folder.iterdir()} == {*kept, *(path.name for path in written)}
+    assert "ella" not in {path.stem for path in written}

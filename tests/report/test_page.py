@@ -34,6 +34,13 @@ def page(write_run, tmp_path):
     return write_page([tmp_path / "runs"], tmp_path / "index.html")
 
 
+def explanation_text(probability):
+    """What `ella explain --json` writes, with a sound judgement and one of this probability."""
+    sound = '{"text": "go to the red ball", "probability": 0.75}'
+    other = f'{{"text": "go to the grey box", "probability": {probability}}}'
+    return f'{{"instruction": "get it", "judgements": [{sound}, {other}]}}'
+
+
 def colours_in(screenshot):
     """Distinct colours of a picture, and the share of the most common one."""
     pixels = np.asarray(Image.open(io.BytesIO(screenshot)).convert("RGB")).reshape(-1, 3)
@@ -188,6 +195,27 @@ def test_films_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path)
     assert "broken.gif: damaged" in text
 
 
+@pytest.mark.parametrize(
+    ("text", "remark"),
+    [
+        ("[" * 100_000, "damaged, not shown"),
+        ('{"instruction": ', "damaged, not shown"),
+        (explanation_text("1" + 400 * "0"), "1 damaged judgement(s) not shown"),
+        (explanation_text("NaN"), "1 damaged judgement(s) not shown"),
+        (explanation_text("-0.1"), "1 damaged judgement(s) not shown"),
+    ],
+)
+def test_a_damaged_explanation_is_told_and_the_rest_shown(write_run, tmp_path, text, remark):
+    run = write_run(tmp_path / "run")
+    (run / "a.json").write_text(text)
+    (run / "b.json").write_text(explanation_text("0.9"))
+    summary = summarise([run], baseline="ppo")
+    assert summary.remarks == (f"{run / 'a.json'}: {remark}",)
+    page = render(summary)
+    assert "get it (b.json)" in page
+    assert page.count("go to the red ball") == 2 - ("judgement" not in remark)
+
+
 def test_the_first_line_of_a_run_is_a_dot(browser, write_run, tmp_path):
     browser.open(write_page([write_run(tmp_path / "run", lines=1)], tmp_path / "index.html"))
     assert browser.value("document.querySelectorAll('.chart circle').length") == 1
@@ -209,10 +237,12 @@ def test_command_writes_page_and_figures(write_run, tmp_path, capsys):
     write_run(tmp_path / "runs" / "ppo", until=0.8)
     write_run(tmp_path / "runs" / "ella", until=0.4, method="ella")
     (tmp_path / "runs" / "empty").mkdir()
+    (tmp_path / "runs" / "ella" / "broken.gif").write_bytes(b"no film")
     out = tmp_path / "report"
     assert main(["report", str(tmp_path / "runs"), "--out", str(out)]) == 0
     said = capsys.readouterr()
     assert "the folder is empty" in said.err
+    assert "broken.gif: damaged, not shown" in said.err
     assert "index.html and 14 files" in said.out
     names = {path.stem for path in (out / "figures").iterdir()}
     assert names == {
@@ -238,7 +268,13 @@ def test_command_writes_page_and_figures(write_run, tmp_path, capsys):
     ("words", "said"),
     [
         (["{tmp}/nowhere"], "nothing to report on: {tmp}/nowhere: does not exist"),
-        (["{tmp}", "--every", "0"], "every must be positive, got 0"),
+        *(
+            (
+                ["{tmp}", "--watch", "--every", number],
+                f"every must be more than 0 and at most 86400 seconds, got {shown}",
+            )
+            for number, shown in [("0", "0"), ("inf", "inf"), ("nan", "nan"), ("1e12", "1e+12")]
+        ),
         (["{tmp}", "--out", "{tmp}/file"], "{tmp}/file is a file; name a folder"),
     ],
 )
@@ -249,6 +285,7 @@ def test_bad_input_is_one_line(words, said, tmp_path, capsys):
         words += ["--out", str(tmp_path / "report")]
     assert main(["report", *words]) == 2
     assert capsys.readouterr().err == f"ella: {said.format(tmp=tmp_path)}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_watching_follows_a_run_until_interrupted(write_run, tmp_path):

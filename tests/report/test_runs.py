@@ -8,6 +8,8 @@ import pytest
 
 from ella.errors import InputError
 from ella.experiment.config import EllaOptions, LearnOptions, Settings
+from ella.ppo.settings import PPOConfig
+from ella.report import runs as run_reading
 from ella.report.page import render
 from ella.report.palette import colours, ordered
 from ella.report.runs import read_runs
@@ -95,6 +97,63 @@ def test_absurd_numbers_do_not_stop_a_report(write_run, tmp_path):
     assert "<table>" in render(summary)
 
 
+@pytest.mark.parametrize("frames", [10**400, -1, "many"], ids=["huge", "negative", "text"])
+def test_an_absurd_number_of_frames_does_not_stop_a_report(write_run, tmp_path, frames):
+    run = write_run(tmp_path / "a")
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "frames": frames}))
+    assert summarise([run]).remarks == ()
+
+
+def test_a_run_that_stopped_early_is_drawn_but_not_compared(write_run, tmp_path):
+    cut = write_run(tmp_path / "ppo")
+    edit_lines(cut, lambda lines: lines[:4])
+    write_run(tmp_path / "ella", method="ella")
+    summary = summarise([tmp_path])
+    assert summary.labels == ["ppo", "ella"]
+    assert summary.budget("goto-room") == 1_000_000
+    (standing,) = summary.standings
+    assert (standing.group.label, standing.final.value) == ("ella", 1)
+    assert list(summary.profiles) == ["ella"]
+    assert summary.comparisons == []
+    told = [remark for remark in summary.remarks if "not compared" in remark]
+    assert told == [
+        f"{cut}: drawn as far as it goes but not compared: it stopped at 0.05 of 1 million frames, "
+        "while others of goto-room have 1"
+    ]
+    assert "<td>3</td>" in render(summary)
+
+
+def test_seeds_of_a_run_that_stopped_early_do_not_count_with_others(write_run, tmp_path):
+    write_run(tmp_path / "whole")
+    edit_lines(write_run(tmp_path / "cut", seed=3), lambda lines: lines[:4])
+    summary = summarise([tmp_path])
+    assert len(summary.groups[0].ends) == 6
+    assert summary.standings[0].group.ends == (1_000_000,) * 3
+
+
+def test_runs_that_all_go_on_are_compared_as_far_as_they_are(write_run, tmp_path):
+    edit_lines(write_run(tmp_path / "a"), lambda lines: lines[:19])
+    edit_lines(write_run(tmp_path / "b", method="ella"), lambda lines: lines[:25])
+    summary = summarise([tmp_path])
+    assert [standing.group.label for standing in summary.standings] == ["ppo", "ella"]
+    assert summary.budget("goto-room") == 300_000
+    assert (
+        f"goto-room: compared over the first 0.3 of 0.4 million frames, all that {tmp_path / 'a'} "
+        "has"
+    ) in summary.remarks
+
+
+def test_a_run_that_was_asked_for_less_cuts_its_task_and_is_named(write_run, tmp_path):
+    write_run(tmp_path / "a", frames=100_000)
+    write_run(tmp_path / "b", method="ella")
+    summary = summarise([tmp_path])
+    assert len(summary.standings) == 2
+    assert summary.budget("goto-room") == 100_000
+    (remark,) = summary.remarks
+    assert remark.endswith(f"first 0.1 of 1 million frames, all that {tmp_path / 'a'} has")
+
+
 def test_missing_and_short_seeds_are_told(write_run, tmp_path):
     run = write_run(tmp_path / "a")
     edit_lines(
@@ -120,6 +179,16 @@ def test_mixed_versions_are_told_and_drawn(write_run, tmp_path):
     assert any("mix versions of ella: 0.1.0 (1 run), 0.2.0" in x for x in summary.remarks)
 
 
+def test_a_run_that_went_on_elsewhere_is_told(write_run, tmp_path):
+    run = write_run(tmp_path / "a")
+    table = json.loads((run / "run.json").read_text())
+    elsewhere = {"device": "another device", "versions": {"ella": "0.3.0"}}
+    (run / "run.json").write_text(json.dumps({**table, "resumed": [elsewhere, "damage"]}))
+    remarks = summarise([run]).remarks
+    assert any("mix versions of ella" in line and "0.3.0 (1 run)" in line for line in remarks)
+    assert any("mix devices" in line and "another device" in line for line in remarks)
+
+
 def test_a_run_without_its_circumstances_is_drawn(write_run, tmp_path):
     run = write_run(tmp_path / "a")
     (run / "run.json").unlink()
@@ -137,11 +206,102 @@ def test_seeds_of_one_experiment_are_joined_but_never_counted_twice(write_run, t
     assert any("seed(s) 1 are in" in remark for remark in summary.remarks)
 
 
+def test_repeated_seeds_are_told_with_the_folder_each_is_in(write_run, tmp_path):
+    write_run(tmp_path / "f", seeds=1)
+    write_run(tmp_path / "g", seeds=1, seed=1)
+    write_run(tmp_path / "h")
+    runs, remarks = read_runs([tmp_path])
+    assert [list(run.series) for run in runs] == [[0], [1], [2]]
+    assert remarks == [
+        f"{tmp_path / 'h'}: seed(s) {seed} are in {tmp_path / owner} too; left out"
+        for seed, owner in enumerate("fg")
+    ]
+
+
 def test_different_settings_are_not_mixed(write_run, tmp_path):
     for bonus in (0.25, 0.5):
         write_run(tmp_path / str(bonus), method="ella", ella=EllaOptions(bonus=bonus))
     labels = summarise([tmp_path], baseline="ella").labels
     assert labels == ["ella, bonus=0.25", "ella, bonus=0.5"]
+
+
+def test_the_bonus_that_a_task_has_by_default_is_told(write_run, tmp_path):
+    for task in ("unlock-maze", "openpick-maze"):
+        for bonus in (0.1, None, 5.0):
+            options = EllaOptions(bonus=bonus)
+            write_run(tmp_path / task / str(bonus), task=task, method="ella", ella=options)
+    summary = summarise([tmp_path], baseline="ella")
+    found = {
+        task: [group.label for group in summary.of_task(task)]
+        for task in ("unlock-maze", "openpick-maze")
+    }
+    assert found == {
+        "unlock-maze": ["ella, bonus=0.1", "ella, bonus=0.25", "ella, bonus=5.0"],
+        "openpick-maze": ["ella, bonus=0.1", "ella, bonus=0.5", "ella, bonus=5.0"],
+    }
+
+
+def test_the_papers_bonuses_are_one_setting(write_run, tmp_path):
+    for task in ("unlock-maze", "openpick-maze"):
+        write_run(tmp_path / task, task=task, method="ella")
+    assert summarise([tmp_path], baseline="ella").remarks == ()
+    config = json.loads((tmp_path / "unlock-maze" / "config.json").read_text())
+    config["ella"]["bonus"] = 2.0
+    (tmp_path / "unlock-maze" / "config.json").write_text(json.dumps(config))
+    (remark,) = summarise([tmp_path], baseline="ella").remarks
+    assert remark == "ella has other settings on other tasks: ella.bonus"
+
+
+def test_settings_that_an_old_configuration_lacks_are_the_defaults(write_run, tmp_path):
+    write_run(tmp_path / "new", method="ella")
+    old = write_run(tmp_path / "old", method="ella", seed=3)
+    config = json.loads((old / "config.json").read_text())
+    del config["ella"]["last_state"], config["ppo"]["unroll"], config["task"]["max_steps"]
+    (old / "config.json").write_text(json.dumps(config))
+    (group,) = summarise([tmp_path], baseline="ella").groups
+    assert (group.label, len(group.ends)) == ("ella", 6)
+
+
+def test_configurations_are_flattened_once_per_reading(write_run, tmp_path, monkeypatch):
+    count = 8
+    for index in range(count):
+        options = EllaOptions(bonus=float(index))
+        write_run(tmp_path / str(index), lines=1, method="ella", ella=options)
+    flattened = []
+    flat = run_reading.flat
+
+    def counted(table, prefix=""):
+        flattened.extend([table] if not prefix else [])
+        return flat(table, prefix)
+
+    monkeypatch.setattr(run_reading, "flat", counted)
+    assert len(summarise([tmp_path]).labels) == count
+    # Each run, and the defaults.
+    assert len(flattened) <= count + 1
+
+
+def test_variants_of_the_baseline_are_told(write_run, tmp_path):
+    for rate in (1e-4, 7e-4):
+        folder = tmp_path / "unlock-maze" / str(rate)
+        write_run(folder, task="unlock-maze", ppo=PPOConfig(learning_rate=rate))
+    write_run(tmp_path / "unlock-maze" / "ella", task="unlock-maze", method="ella")
+    slow, fast = "ppo, learning_rate=0.0001", "ppo, learning_rate=0.0007"
+    summary = summarise([tmp_path])
+    assert summary.baseline == slow
+    assert (
+        f"several variants of the baseline 'ppo': compared with '{slow}'; --baseline chooses "
+        "another"
+    ) in summary.remarks
+    assert summarise([tmp_path], baseline=fast).remarks == ()
+    # With another task, where there is no choice, no variant is called like the baseline.
+    write_run(tmp_path / "goto-room")
+    summary = summarise([tmp_path])
+    assert summary.baseline == "ppo"
+    assert not any(any(s.ratios) for s in summary.standings if s.group.task == "unlock-maze")
+    assert (
+        "unlock-maze: nothing is compared with 'ppo', which it does not have; --baseline can name "
+        f"'{slow}', '{fast}'"
+    ) in summary.remarks
 
 
 def test_variants_are_in_the_order_of_their_numbers():
