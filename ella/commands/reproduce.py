@@ -93,7 +93,7 @@ def run(arguments: Arguments) -> int:
     if only_list:
         if arguments.measure:
             _measure(groups)
-        _list(runs, groups, as_json=arguments.json)
+        _list(runs, groups, arguments.scale, as_json=arguments.json)
         return 0
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if len(open_runs) < len(runs):
@@ -181,7 +181,7 @@ def _draw(arguments: Arguments, folder: Path) -> None:
 
 
 def _list(
-    runs: Sequence[PlannedRun], groups: Sequence[Sequence[PlannedRun]], *, as_json: bool
+    runs: Sequence[PlannedRun], groups: Sequence[Sequence[PlannedRun]], scale: str, *, as_json: bool
 ) -> None:
     seconds = _estimates(groups)
     rows: list[dict[str, Any]] = []
@@ -223,7 +223,8 @@ def _list(
         cells = [[text[name] for name in names] for text in texts]
         tables.append(plain_table(names, cells, left=LEFT_COLUMNS))
     print_whole(*tables)
-    sys.stdout.write("\nframes are of each seed; runs of one program are trained together\n")
+    sys.stdout.write(f"\n{scale} scale: {reproduction.SCALES[scale].description}\n")
+    sys.stdout.write("frames are of each seed; runs of one program are trained together\n")
     if total is not None:
         sys.stdout.write(f"about {_clock(total)} on this device, {NOT_COUNTED}\n")
         return

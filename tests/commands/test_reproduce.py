@@ -56,7 +56,9 @@ def test_the_list_tells_frames_and_time_at_the_measured_rate(tmp_path, capsys):
     frames = sum(run["frames"] * run["seeds"] for run in listed["runs"])
     assert listed["seconds"] == pytest.approx(frames / 500_000)
     assert main([*words[:-1], "--list"]) == 0
-    assert "about 70 min on this device" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert "about 70 min on this device" in listed
+    assert f"paper scale: {SCALES['paper'].description}" in listed
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,7 @@ def test_the_list_tells_frames_and_time_at_the_measured_rate(tmp_path, capsys):
         (["main", "--together", "0"], "together must be at least 1"),
         (["main", "--launcher", "ray", "--ray-cpus=-1"], "ray-cpus must be a number from 0 up"),
         (["main", "--launcher", "ray", "--ray-gpus", "nan"], "ray-gpus must be a number"),
+        (["main", "--launcher", "ray", "--ray-address", "127.0.0.1:1"], "no Ray cluster at 127.0."),
     ],
 )
 def test_a_wrong_word_is_one_line(words, complaint, tmp_path, capsys):

@@ -66,8 +66,8 @@ def test_minigrid_plays_the_same_episodes(mode):
     """The levels, the observations and the random keys are the same, so the episodes are too;
     rounding may turn single actions."""
     policy = a_policy()
-    here = evaluate(policy, 12, mode=mode, seed=1)
-    there = evaluate(policy, 12, mode=mode, seed=1, backend="minigrid")
+    here = evaluate(policy, 24, mode=mode, seed=1)
+    there = evaluate(policy, 24, mode=mode, seed=1, backend="minigrid")
     assert (here.length == there.length).mean() > 0.9
     assert here.success_rate.overlaps(there.success_rate)
     assert here.mean_return.overlaps(there.mean_return)
