@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ella.cli import main
+from ella.commands import exhibits
 from ella.experiment.methods import build_shaper
 from ella.experiment.metrics import read_rows
 from ella.experiment.run_directory import read_run
@@ -124,6 +125,26 @@ def test_a_run_explains_itself(trained, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "empty").exists()
     assert main(["explain", str(trained), "go to the moon"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_exhibits_are_made_once_and_again_for_newer_policies(trained):
+    said: list[str] = []
+    for filmed in (1, 1, 2):
+        if filmed == 2:
+            for policy in (trained / "policies").iterdir():
+                policy.touch()
+        exhibits.add(trained, say=said.append)
+        assert said == [f"filming {trained.name}"] * filmed
+    folder = trained / exhibits.FOLDER
+    assert [path.suffix for path in sorted(folder.glob("unlock-maze-trained-0-0*"))] == [
+        ".gif",
+        ".png",
+    ]
+    found = json.loads((folder / "relevance.json").read_text())
+    assert found["instruction"].startswith("open ")
+    assert len(found["judgements"]) == 36
+    assert (folder / "relevance.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
