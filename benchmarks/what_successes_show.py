@@ -11,6 +11,7 @@ at all? Prints JSON.
 import argparse
 import json
 import re
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -38,13 +39,15 @@ def main() -> None:
     spec, settings = read_run(arguments.run)
     low_level, env = low_level_of(spec), make(spec)
     policy = load_policy(arguments.run, arguments.seed_index)
-    classifier = termination_classifier(low_level, settings.ella.termination)
+    classifier = termination_classifier(low_level, settings.ella.termination, say=tell)
     terminates = eqx.filter_jit(classifier.prepared())
     views_at_once = max(spec.horizons) + 1
 
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     successes = 0
     for episode in range(arguments.episodes):
+        if episode % 10 == 0:
+            tell(f"episode {episode} of {arguments.episodes}")
         key = jax.random.key(1000 + episode)
         timestep, agent = compiled.reset(env, key), trained_policy(policy, key)
         images = [np.asarray(timestep.observation.image)]
@@ -75,6 +78,10 @@ def main() -> None:
         },
     }
     print(json.dumps(report, indent=2))
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def kind(text: str) -> str:

@@ -37,7 +37,7 @@ EXIT_BROKEN_PIPE = 128 + 13
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command in `words` (the process's own arguments by default)."""
-    # Tracing allocates much that stays: looking for garbage in it costs a tenth of the start.
+    # Tracing allocates much that stays: looking through it for garbage takes time and finds little.
     gc.set_threshold(100_000, 50, 50)
     try:
         status = _answer(list(sys.argv[1:] if words is None else words))

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from ella.errors import InputError
 from ella.experiment import metrics, run_directory
+from ella.experiment.identity import identity
 from ella.experiment.planned_run import PlannedRun, seeds_of
 from ella.experiment.run import (
     Outcome,
     RunResult,
     Sinks,
     can_train_together,
-    identity,
     store_of,
     train_together,
 )

@@ -133,7 +133,12 @@ def ella_bonus(task: TaskSpec, settings: Settings) -> float:
     """Lambda: what the settings say, or the paper's for the task."""
     if settings.ella.bonus is not None:
         return settings.ella.bonus
-    return PAPER_BONUS.get(task.name, DEFAULT_BONUS)
+    return paper_bonus(task.name)
+
+
+def paper_bonus(task: str) -> float:
+    """The paper's lambda, which settings without one of their own mean."""
+    return PAPER_BONUS.get(task, DEFAULT_BONUS)
 
 
 def assumed_steps(task: TaskSpec, settings: Settings) -> int:

@@ -15,6 +15,8 @@ from ella.errors import InputError
 from ella.measurement import Measurements
 
 FILE_NAME = "metrics.csv"
+LONGEST_LINE = 1 << 16
+"""Bytes; more than any line of metrics has."""
 CLOCK_COLUMNS = ("seconds", "frames_per_second")
 """Columns that depend on the clock; all others are the same whenever a run is repeated."""
 LEADING_COLUMNS = ("seed", "iteration", "frames", *CLOCK_COLUMNS)
@@ -55,10 +57,6 @@ def non_finite(measurements: Measurements) -> list[str]:
     """Names of measurements whose sums are not finite for some seed."""
     sums = jax.device_get(measurements)
     return [name for name, mean in sums.items() if not np.isfinite(mean.total).all()]
-
-
-LONGEST_LINE = 1 << 16
-"""Bytes; more than any line of metrics has."""
 
 
 class MetricsFile:
@@ -110,12 +108,11 @@ def read_rows(directory: Path) -> list[dict[str, str]]:
     """The rows of a run's CSV file; a last line that was cut off is left out."""
     try:
         text = (directory / FILE_NAME).read_text()
+        whole = text[: text.rfind("\n") + 1]
+        return list(csv.DictReader(io.StringIO(whole)))
     except OSError as error:
         raise InputError(f"no metrics in {directory}: {error.strerror}") from error
-    whole = text[: text.rfind("\n") + 1]
-    try:
-        return list(csv.DictReader(io.StringIO(whole)))
-    except csv.Error as error:
+    except (UnicodeDecodeError, csv.Error) as error:
         raise _damaged(directory) from error
 
 
@@ -128,8 +125,10 @@ def frames_reached(directory: Path) -> int:
             header = file.readline()
             file.seek(max(len(header), file.seek(0, io.SEEK_END) - LONGEST_LINE))
             *lines, _ = file.read().split(b"\n")
-        names, last = (line.decode().rstrip().split(",") for line in (header, (lines or [b""])[-1]))
-        return int(last[names.index("frames")]) if lines else 0
+        if not lines:
+            return 0
+        names, last = (line.decode().strip().split(",") for line in (header, lines[-1]))
+        return int(last[names.index("frames")])
     except OSError as error:
         raise InputError(f"no metrics in {directory}: {error.strerror}") from error
     except (ValueError, IndexError) as error:

@@ -6,9 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,14 @@ from ella.experiment import hosts, run_directory
 from ella.experiment.checkpoint import CheckpointStore, fingerprint
 from ella.experiment.config import Settings
 from ella.experiment.export import export_policies
+from ella.experiment.identity import check_same_run, what_differs
 from ella.experiment.methods import build_shaper, check_method
 from ella.experiment.metrics import LogLine, MetricsFile, averages, non_finite
 from ella.experiment.planned_run import PlannedRun, seeds_of
 from ella.experiment.program import SeedProgram, States, seed_mesh
 from ella.experiment.rates import remember_rate
 from ella.experiment.run_log import AbstractLogSink, TensorBoardLog, WandbLog
-from ella.experiment.settings_file import flat, to_json
+from ella.experiment.settings_file import to_json
 from ella.measurement import Measurements
 from ella.ppo.iteration import init_train_state, run_iteration
 from ella.shaping.shaper import AbstractRewardShaper
@@ -102,7 +103,7 @@ def train_together(
         if planned.settings.log.wandb and find_spec("wandb") is None:
             raise InputError("logging to Weights & Biases needs the package: pip install wandb")
         if resume:
-            _check_same_run(planned)
+            check_same_run(planned)
     with ExitStack() as held, stop_signals() as stop:
         _claim(group, held, resume=resume, command=command)
         shapers = [
@@ -218,48 +219,6 @@ def make_program(
         shapers,
         mesh,
     )
-
-
-def identity(spec: TaskSpec, settings: Settings) -> dict[str, Any]:
-    """What a checkpoint must agree on: everything that decides how training goes on."""
-    table = to_json(settings)
-    for name in ("frames", "devices", "log"):
-        del table[name]
-    # Assumptions are only compared with the bonus.
-    for name in ("optimal_steps", "max_completions"):
-        del table["ella"][name]
-    return {**table, "task": to_json(spec), "log": {"every": settings.log.every}}
-
-
-def what_differs(spec: TaskSpec, settings: Settings) -> dict[str, Any]:
-    """The part of the identity that is not as by default, names joined by dots: an option that is
-    added later, and left alone, makes no other run of it."""
-    default, told = defaults(), flat(identity(spec, settings))
-    return {
-        name: value for name, value in told.items() if name not in default or value != default[name]
-    }
-
-
-@cache
-def defaults() -> dict[str, Any]:
-    """What settings, and a task, are where nothing is told of them, names joined by dots."""
-    task = {one.name: one.default for one in fields(TaskSpec) if one.default is not MISSING}
-    return flat({**to_json(Settings()), "task": to_json(task)})
-
-
-def _check_same_run(planned: PlannedRun) -> None:
-    """Refuse to resume a run with settings that would have made another run."""
-    directory = planned.directory
-    if not (directory / run_directory.CONFIG_FILE).exists():
-        return
-    before = flat(identity(*run_directory.read_run(directory)))
-    now = flat(identity(planned.spec, planned.settings))
-    for name in now:
-        if now[name] != before.get(name):
-            raise InputError(
-                f"cannot resume {directory} with other settings: {name} was "
-                f"{before.get(name)} and is now {now[name]}; start a new run"
-            )
 
 
 class _Member:

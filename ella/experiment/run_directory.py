@@ -51,11 +51,10 @@ def claimed(
     """Hold the run's directory, made where it is missing, and record what runs in it and with
     which other runs. A new run that bad input stops at its start leaves nothing behind."""
     _check_usable(directory, resume)
-    is_new = not directory.exists()
     with _taken(directory):
+        # Another process may have begun here in the meantime.
+        is_new = not _check_usable(directory, resume)
         try:
-            # Another process may have begun here in the meantime.
-            is_new = not _check_usable(directory, resume)
             try:
                 if is_new:
                     write_config(directory, spec, settings)

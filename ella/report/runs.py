@@ -1,6 +1,5 @@
 """Reads run folders as they are: what is damaged or missing becomes a remark, the rest is used."""
 
-import csv
 import json
 import math
 import shlex
@@ -14,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ella.errors import InputError
-from ella.experiment.methods import DEFAULT_BONUS, PAPER_BONUS
+from ella.experiment.identity import defaults
+from ella.experiment.methods import paper_bonus
 from ella.experiment.metrics import FILE_NAME, read_rows
-from ella.experiment.run import defaults
 from ella.experiment.run_directory import CIRCUMSTANCES_FILE, CONFIG_FILE, FORMAT_VERSION
 from ella.experiment.settings_file import flat
 
@@ -141,11 +140,6 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     return runs, remarks
 
 
-def paper_bonus(task: str) -> float:
-    """What a configuration without a bonus of its own means by it."""
-    return PAPER_BONUS.get(task, DEFAULT_BONUS)
-
-
 def _run_folders(path: Path, depth: int, remarks: list[str]) -> Iterator[Path]:
     """Folders with a run's files, and empty ones; nothing is looked for inside a run."""
     try:
@@ -202,9 +196,9 @@ def _read_series(folder: Path, remarks: list[str]) -> dict[int, Series]:
     try:
         rows = read_rows(folder)
     except InputError as error:
-        raise InputError(f"{FILE_NAME} cannot be read") from error
-    except (ValueError, csv.Error) as error:
-        raise InputError(f"{FILE_NAME} is damaged (not a table of text)") from error
+        is_there = not isinstance(error.__cause__, OSError)
+        wrong = "is damaged (not a table of text)" if is_there else "cannot be read"
+        raise InputError(f"{FILE_NAME} {wrong}") from error
     by_seed: dict[int, dict[float, dict[str, float]]] = defaultdict(dict)
     damaged = 0
     for row in rows:

@@ -12,10 +12,11 @@ import numpy as np
 
 from ella.errors import InputError
 from ella.experiment.intervals import Estimate
+from ella.experiment.methods import paper_bonus
 from ella.report import statistics
 from ella.report.exhibits import Exhibits, collect
 from ella.report.palette import ordered
-from ella.report.runs import BONUS, Run, Series, paper_bonus, read_runs
+from ella.report.runs import BONUS, Run, Series, read_runs
 from ella.report.statistics import Ratio, Scores
 from ella.world.tasks import all_tasks
 

@@ -7,6 +7,7 @@ import pytest
 from ella.errors import InputError
 from ella.experiment import methods
 from ella.experiment.config import EllaOptions, Settings
+from ella.experiment.identity import identity, what_differs
 from ella.experiment.methods import (
     METHODS,
     bonus_warning,
@@ -15,7 +16,6 @@ from ella.experiment.methods import (
     ella_bonus,
     register,
 )
-from ella.experiment.run import identity, what_differs
 from ella.shaping.rnd import RND
 from ella.shaping.shaper import NoShaping, Sum
 from ella.world.tasks import all_tasks, find
