@@ -19,6 +19,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from ella.errors import InputError
 from ella.experiment.export import load_policy
 from ella.experiment.run_directory import read_run
 from ella.offline.termination import termination_classifier
@@ -91,4 +92,8 @@ def kind(text: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except InputError as error:
+        tell(str(error))
+        sys.exit(2)
