@@ -19,11 +19,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from ella.episodes.trained import trained_policy
 from ella.errors import InputError
-from ella.experiment.export import load_policy
-from ella.experiment.run_directory import read_run
 from ella.offline.termination import termination_classifier
-from ella.report.trained import trained_policy
+from ella.runs.directory import read_run
+from ella.runs.policies import load_policy
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.world import compiled, make
 

@@ -48,7 +48,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     except BrokenPipeError:
         # Whoever read the output has seen enough.
-        from ella.experiment.run_log import silence
+        from ella.runs.log_sinks import silence
 
         silence(sys.stdout)
         return EXIT_BROKEN_PIPE
@@ -85,7 +85,7 @@ def _call(name: str, words: list[str]) -> int:
         raise unknown_name("command", name, COMMANDS)
     import tyro
 
-    importlib.import_module("ella.experiment.small_task")
+    importlib.import_module("ella.world.small_task")
     module: Any = importlib.import_module(f"ella.commands.{_MODULES.get(name, name)}")
     options: dict[str, Any] = {}
     if hasattr(module, "defaults"):

@@ -9,9 +9,9 @@ import pytest
 
 from ella.cli import main
 from ella.commands import exhibits
-from ella.experiment.methods import build_shaper
-from ella.experiment.metrics import read_rows
-from ella.experiment.run_directory import read_run
+from ella.methods.registry import build_shaper
+from ella.runs.directory import read_run
+from ella.runs.metrics import read_rows
 
 CLASSIFIER = {
     "episodes": 64,

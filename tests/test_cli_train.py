@@ -19,14 +19,14 @@ from safetensors.numpy import load_file
 from tiny_runs import TINY, WHOLE, WHOLE_ITERATIONS, command, settings_file
 
 from ella.cli import main
-from ella.experiment.checkpoint import CheckpointStore
-from ella.experiment.export import load_policy
-from ella.experiment.intervals import Estimate
-from ella.experiment.metrics import CLOCK_COLUMNS, read_rows
-from ella.experiment.run import stop_signals
-from ella.experiment.settings_file import to_json
+from ella.episodes.trained import trained_policy
+from ella.intervals import Estimate
 from ella.networks.actor_critic import act
-from ella.report.trained import trained_policy
+from ella.runs.checkpoint import CheckpointStore
+from ella.runs.metrics import CLOCK_COLUMNS, read_rows
+from ella.runs.policies import load_policy
+from ella.runs.run import stop_signals
+from ella.settings_table import to_json
 from ella.world import compiled, make
 
 ITERATIONS = WHOLE_ITERATIONS

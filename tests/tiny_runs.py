@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ella.experiment.config import LogSettings, Settings
-from ella.experiment.metrics import CLOCK_COLUMNS, read_rows
-from ella.experiment.planned_run import PlannedRun
-from ella.experiment.settings_file import to_json
-from ella.experiment.small_task import SMALL_TASK
 from ella.networks.actor_critic import NetworkConfig
 from ella.ppo.settings import PPOConfig
+from ella.runs.metrics import CLOCK_COLUMNS, read_rows
+from ella.runs.planned_run import PlannedRun
+from ella.settings_table import to_json
+from ella.training.settings import LogSettings, Settings
+from ella.world.small_task import SMALL_TASK
 
 FRAMES_PER_ITERATION = 32
 TINY = Settings(

@@ -13,11 +13,11 @@ from tyro.conf import Positional, arg
 
 from ella.commands.train import typed_value
 from ella.errors import InputError
-from ella.experiment import presets
-from ella.experiment.benchmark import COUNTING_RULE, Rate, benchmark
-from ella.experiment.config import Settings
-from ella.experiment.methods import check_method
+from ella.methods.registry import check_method
 from ella.ppo.settings import PPOConfig
+from ella.training import presets
+from ella.training.settings import Settings
+from ella.training.throughput import COUNTING_RULE, Rate, benchmark
 from ella.world import tasks
 
 

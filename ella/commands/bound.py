@@ -7,11 +7,11 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from ella.experiment.config import Settings
-from ella.experiment.methods import assumed_steps, bonus_bound, ella_bonus
+from ella.methods.registry import assumed_steps, bonus_bound, ella_bonus
 from ella.ppo.settings import PPOConfig
 from ella.shaping.bound import largest_bonus
 from ella.shaping.oracle import low_level_of
+from ella.training.settings import Settings
 from ella.world import tasks
 
 

@@ -8,19 +8,19 @@ import jax
 from rich.console import Console
 
 from ella.commands.show import write_episode
+from ella.episodes.episode import record
+from ella.episodes.film import FRAMES_PER_SECOND
+from ella.episodes.trained import trained_policy
 from ella.errors import InputError
-from ella.experiment import presets
-from ella.experiment.evaluation import evaluate
-from ella.experiment.export import load_policy
-from ella.experiment.program import held_out_key
-from ella.experiment.run import Outcome, train
-from ella.experiment.run_log import display
-from ella.experiment.small_task import SMALL_TASK
-from ella.report.episode import record
-from ella.report.film import FRAMES_PER_SECOND
 from ella.report.learning_curve import write_learning_curve
-from ella.report.trained import trained_policy
+from ella.runs.log_sinks import display
+from ella.runs.policies import load_policy
+from ella.runs.run import Outcome, train
+from ella.training import presets
+from ella.training.evaluation import evaluate
+from ella.training.program import held_out_key
 from ella.world import compiled, make
+from ella.world.small_task import SMALL_TASK
 
 
 @dataclass(frozen=True)

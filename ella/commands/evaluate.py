@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from ella.experiment.evaluation import Episodes, Mode, evaluate
-from ella.experiment.export import Policy, load_policy, policy_files
-from ella.experiment.intervals import Estimate
+from ella.intervals import Estimate
+from ella.runs.policies import Policy, load_policy, policy_files
+from ella.training.evaluation import Episodes, Mode, evaluate
 
 MODES: tuple[Mode, ...] = ("greedy", "sampled")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ella.commands import explain, show
 from ella.durable_files import write_durably
+from ella.episodes.explanation import explain as explanation_of
 from ella.errors import InputError
-from ella.experiment.restore import has_ella, restore_run
-from ella.experiment.run_directory import POLICIES
-from ella.shaping.explanation import explain as explanation_of
+from ella.runs.directory import POLICIES
+from ella.runs.restore import has_ella, restore_run
 
 FOLDER = "exhibits"
 """In the directory of a run."""

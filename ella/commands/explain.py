@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
+from ella.episodes.explanation import explain, relevance_map
 from ella.errors import InputError
-from ella.experiment.restore import RestoredRun, restore_run
-from ella.shaping.explanation import explain, relevance_map
+from ella.runs.restore import RestoredRun, restore_run
 from ella.shaping.oracle import low_level_of
 
 MAX_ROWS = 60

@@ -12,8 +12,8 @@ import numpy as np
 import tyro
 from jaxtyping import PRNGKeyArray
 
+from ella.episodes.episode import seed_key
 from ella.errors import InputError
-from ella.report.episode import seed_key
 from ella.world import Environment, Timestep, compiled, describe, make
 from ella.world.encoding import ACTION_NAMES, DONE, DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
 from ella.world.render import text_frame, text_object

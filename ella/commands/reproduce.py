@@ -17,13 +17,15 @@ from ella.commands import exhibits, report
 from ella.commands.tables import plain_table, print_whole
 from ella.commands.train import EXIT_DIVERGED, EXIT_INTERRUPTED
 from ella.errors import InputError
-from ella.experiment import launch, rates, reproduction
-from ella.experiment.benchmark import measure_rate
-from ella.experiment.metrics import FILE_NAME, LogLine
-from ella.experiment.planned_run import PlannedRun
-from ella.experiment.ray_launcher import train_on_ray
-from ella.experiment.run import Outcome, RunResult
-from ella.experiment.run_log import AbstractLogSink, headline, print_progress
+from ella.reproduction import figures as reproduction
+from ella.reproduction import local_launcher as launch
+from ella.reproduction.ray_launcher import train_on_ray
+from ella.runs import rates
+from ella.runs.log_sinks import AbstractLogSink, headline, print_progress
+from ella.runs.metrics import FILE_NAME, LogLine
+from ella.runs.planned_run import PlannedRun
+from ella.runs.run import Outcome, RunResult
+from ella.training.throughput import measure_rate
 
 SECONDS_BETWEEN_LINES = 10.0
 LEFT_COLUMNS = ("run", "network")

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 import jax
 import tyro
 
+from ella.episodes.episode import Marker, Policy, expert_policy, random_policy, record, seed_key
+from ella.episodes.film import FRAMES_PER_SECOND, Shot, find_encoder, write_film, write_strip
 from ella.errors import InputError
-from ella.report.episode import Marker, Policy, expert_policy, random_policy, record, seed_key
-from ella.report.film import FRAMES_PER_SECOND, Shot, find_encoder, write_film, write_strip
 from ella.world import Environment, compiled, make
 
 MAX_FRAMES_PER_SECOND = 50
@@ -70,8 +70,8 @@ def film(arguments: Arguments) -> tuple[Sequence[Shot], list[Path]]:
 def _actor(arguments: Arguments) -> tuple[Environment, Policy, str]:
     """The world, who acts in it, and what files call them."""
     if Path(arguments.task).is_dir():
-        from ella.experiment.export import load_policy
-        from ella.report.trained import trained_policy
+        from ella.episodes.trained import trained_policy
+        from ella.runs.policies import load_policy
 
         trained = load_policy(Path(arguments.task), arguments.seed_index)
         key = jax.random.key(arguments.seed) if arguments.actions == "sampled" else None
@@ -89,8 +89,8 @@ def _marker(arguments: Arguments) -> Marker | None:
     run_directory = Path(arguments.task)
     if not run_directory.is_dir():
         return None
-    from ella.experiment.restore import has_ella, restore_run
-    from ella.report.payments import payment_marker
+    from ella.episodes.payments import payment_marker
+    from ella.runs.restore import has_ella, restore_run
 
     if not has_ella(run_directory):
         return None

@@ -11,11 +11,13 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from ella.errors import InputError
-from ella.experiment import hosts, presets, run_directory
-from ella.experiment.config import Settings
-from ella.experiment.methods import check_method
-from ella.experiment.run import Outcome, RunResult, train
-from ella.experiment.run_log import display, headline
+from ella.methods.registry import check_method
+from ella.runs import directory as run_directory
+from ella.runs.log_sinks import display, headline
+from ella.runs.run import Outcome, RunResult, train
+from ella.training import multi_host as hosts
+from ella.training import presets
+from ella.training.settings import Settings
 from ella.world import tasks
 
 EXIT_DIVERGED = 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ella.experiment.intervals import Estimate
+from ella.intervals import Estimate
 from ella.report import statistics
 from ella.report.palette import colours
 from ella.report.summary import PROFILE_THRESHOLDS, SUCCESS, Group, Summary

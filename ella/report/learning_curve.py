@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from ella.errors import InputError
-from ella.experiment.metrics import read_rows
+from ella.runs.metrics import read_rows
 
 
 def write_learning_curve(directory: Path, path: Path, *, name: str = "success_rate") -> Path:

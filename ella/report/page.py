@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ella.experiment.intervals import Estimate
+from ella.intervals import Estimate
 from ella.report.exhibits import Exhibits, Explanation
 from ella.report.figures import ELLA_PANELS, band
 from ella.report.page_script import SCRIPT

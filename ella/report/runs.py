@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ella.errors import InputError
-from ella.experiment.identity import defaults
-from ella.experiment.methods import paper_bonus
-from ella.experiment.metrics import FILE_NAME, read_rows
-from ella.experiment.run_directory import CIRCUMSTANCES_FILE, CONFIG_FILE, FORMAT_VERSION
-from ella.experiment.settings_file import flat
+from ella.methods.registry import paper_bonus
+from ella.runs.directory import CIRCUMSTANCES_FILE, CONFIG_FILE, FORMAT_VERSION
+from ella.runs.identity import defaults
+from ella.runs.metrics import FILE_NAME, read_rows
+from ella.settings_table import flat
 
 RUN_FILES = (CONFIG_FILE, CIRCUMSTANCES_FILE, FILE_NAME)
 MAX_DEPTH = 4

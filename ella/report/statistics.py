@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from ella.experiment.intervals import Estimate
+from ella.intervals import Estimate
 
 RESAMPLES = 2000
 THRESHOLDS = (0.25, 0.5, 0.9)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ella.errors import InputError
-from ella.experiment.intervals import Estimate
-from ella.experiment.methods import paper_bonus
+from ella.intervals import Estimate
+from ella.methods.registry import paper_bonus
 from ella.report import statistics
 from ella.report.exhibits import Exhibits, collect
 from ella.report.palette import ordered

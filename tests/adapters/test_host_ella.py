@@ -23,9 +23,9 @@ from ella.adapters.gymnasium_env import EllaEnv, draw_key
 from ella.adapters.gymnasium_shaping import ShapedEnv, ShapedVectorEnv
 from ella.adapters.host_ella import HostElla
 from ella.adapters.stable_baselines3 import EllaLog, ShapedVecEnv
+from ella.episodes.payments import episode_trajectory
 from ella.errors import InputError
 from ella.networks.relevance import RelevanceNetworkSettings
-from ella.report.payments import episode_trajectory
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import ELLA, EllaSettings
 from ella.shaping.oracle import low_level_of

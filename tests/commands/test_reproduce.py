@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ella.cli import main
-from ella.experiment import rates
-from ella.experiment.launch import groups_of
-from ella.experiment.reproduction import FIGURES, HIGH_LEVEL, SCALES, planned_runs
+from ella.reproduction.figures import FIGURES, HIGH_LEVEL, SCALES, planned_runs
+from ella.reproduction.local_launcher import groups_of
+from ella.runs import rates
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from ella.cli import main
-from ella.experiment.launch import groups_of
-from ella.experiment.rates import remember_rate
-from ella.experiment.reproduction import planned_runs
+from ella.reproduction.figures import planned_runs
+from ella.reproduction.local_launcher import groups_of
+from ella.runs.rates import remember_rate
 
 
 @pytest.fixture(autouse=True)

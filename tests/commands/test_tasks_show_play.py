@@ -17,7 +17,7 @@ from PIL import Image
 import ella
 from ella.cli import main
 from ella.commands.play import split_keys
-from ella.report.episode import expert_policy, random_policy, record
+from ella.episodes.episode import expert_policy, random_policy, record
 from ella.world import compiled
 from ella.world.encoding import DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
 

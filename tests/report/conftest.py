@@ -12,9 +12,9 @@ import time
 import numpy as np
 import pytest
 
-from ella.experiment.config import Settings
-from ella.experiment.metrics import LogLine, MetricsFile
-from ella.experiment.run_directory import write_config
+from ella.runs.directory import write_config
+from ella.runs.metrics import LogLine, MetricsFile
+from ella.training.settings import Settings
 from ella.world import tasks
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
-from ella.experiment.config import EllaOptions, LearnOptions, Settings
 from ella.ppo.settings import PPOConfig
 from ella.report import runs as run_reading
 from ella.report.page import render
 from ella.report.palette import colours, ordered
 from ella.report.runs import read_runs
 from ella.report.summary import summarise
+from ella.training.settings import EllaOptions, LearnOptions, Settings
 
 
 def test_a_whole_run_is_read_without_remarks(write_run, tmp_path):

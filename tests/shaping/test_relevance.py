@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ella.episodes.explanation import explain
 from ella.errors import InputError
 from ella.networks.relevance import RelevanceNetworkSettings
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import ELLA, EllaSettings, EllaState, EpisodeLedger
-from ella.shaping.explanation import explain
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance import LearnedRelevance, RelevanceSettings
 from ella.shaping.relevance_training import (

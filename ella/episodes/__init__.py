@@ -1,0 +1,1 @@
+"""Playing, filming and explaining single episodes."""

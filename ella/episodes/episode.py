@@ -1,0 +1,55 @@
+"""Plays one episode and keeps what a film of it needs."""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ella.episodes.film import Mark, Shot, episode_shots
+from ella.errors import InputError
+from ella.world import Environment, Timestep, compiled, describe
+
+Policy = Callable[[Timestep], int]
+"""Chooses an action by the outcome of the last one; called once per step, in order."""
+
+
+Marker = Callable[[Sequence[Timestep], Sequence[int]], Sequence[Sequence[Mark]]]
+"""Of the T + 1 timesteps and T actions of a whole episode, what to mark at each timestep."""
+
+
+def record(
+    world: Environment, policy: Policy, timestep: Timestep, marker: Marker | None = None
+) -> list[Shot]:
+    """The shots of an episode from `timestep` (a reset's) to its end."""
+    timesteps = [timestep]
+    actions: list[int] = []
+    while not bool(timestep.terminated | timestep.truncated):
+        actions.append(policy(timestep))
+        timestep = compiled.step(world, timestep.state, np.int32(actions[-1]))
+        timesteps.append(timestep)
+    return episode_shots(
+        [describe(timestep.state) for timestep in timesteps],
+        actions,
+        views=[np.asarray(timestep.observation.image) for timestep in timesteps],
+        marks=marker(timesteps, actions) if marker is not None else None,
+        reward=float(timestep.reward),
+    )
+
+
+def seed_key(seed: int) -> PRNGKeyArray:
+    """The key of a seed a person typed."""
+    if not 0 <= seed < 2**31:
+        raise InputError(f"a seed lies between 0 and {2**31 - 1}, got {seed}")
+    return jax.random.key(seed)
+
+
+def expert_policy(world: Environment) -> Policy:
+    """The next action of a shortest plan."""
+    return lambda timestep: int(compiled.expert_action(world, timestep.state))
+
+
+def random_policy(seed: int) -> Policy:
+    """Every action with the same chance, except 'done', which no task needs."""
+    generator = np.random.default_rng(seed)
+    return lambda timestep: int(generator.integers(6))

@@ -1,0 +1,67 @@
+"""Marks for films: when low-level instructions were completed, and when ELLA paid for them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from ella.episodes.episode import Marker
+from ella.episodes.film import Mark
+from ella.shaping.ella import ELLA, EllaState, EpisodeLedger
+from ella.shaping.oracle import low_level_of
+from ella.trajectory import InstructionTable, Trajectory
+from ella.world.state import Timestep
+from ella.world.tasks import TaskSpec
+
+
+def payment_marker(spec: TaskSpec, shaper: ELLA, state: EllaState) -> Marker:
+    """Marks of an episode, by the classifiers of one seed of a run."""
+    low = low_level_of(spec).language
+
+    def mark(timesteps: Sequence[Timestep], actions: Sequence[int]) -> list[list[Mark]]:
+        nothing = jnp.zeros((1, low.num_ids), bool)
+        ledger = EpisodeLedger(nothing, nothing, jnp.zeros(1))
+        trajectory = episode_trajectory(timesteps, actions)
+        _, account = eqx.filter_jit(shaper.account)(replace(state, ledger=ledger), trajectory)
+        completed, earned = np.asarray(account.completed[:, 0]), np.asarray(account.earned[:, 0])
+        new = completed & ~np.concatenate([np.zeros_like(completed[:1]), completed[:-1]])
+        marks: list[list[Mark]] = []
+        for step in range(len(actions)):
+            here = [
+                Mark("termination", low.text(int(i)))
+                for i in np.flatnonzero(new[step] & ~earned[step])
+            ]
+            paid_for = " / ".join(low.text(int(i)) for i in np.flatnonzero(earned[step]))
+            if paid_for:
+                here.append(Mark("bonus", f"+{shaper.settings.bonus:g} {paid_for}"))
+            marks.append(here)
+        return [*marks, []]
+
+    return mark
+
+
+def episode_trajectory(timesteps: Sequence[Timestep], actions: Sequence[int]) -> Trajectory:
+    """One whole episode [T, 1] of a reset's timestep and those after each of T actions."""
+    before, after = timesteps[:-1], timesteps[1:]
+    observation = timesteps[0].observation
+
+    def column(values: Sequence[object]) -> jnp.ndarray:
+        return jnp.asarray(np.stack([np.asarray(value) for value in values])[:, None])
+
+    return Trajectory(
+        image=column([timestep.observation.image for timestep in before]),
+        direction=column([timestep.observation.direction for timestep in before]),
+        first=column([step == 0 for step in range(len(actions))]),
+        instruction_row=jnp.zeros((len(actions), 1), jnp.int32),
+        action=column([np.int32(action) for action in actions]),
+        reward=column([timestep.reward for timestep in after]),
+        terminated=column([timestep.terminated for timestep in after]),
+        truncated=column([timestep.truncated for timestep in after]),
+        next_image=column([timestep.observation.image for timestep in after]),
+        instructions=InstructionTable(
+            ids=jnp.asarray(observation.instruction_id)[None],
+            tokens=jnp.asarray(observation.mission)[None],
+        ),
+    )

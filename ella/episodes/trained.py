@@ -1,0 +1,45 @@
+"""A trained policy as the actor of a film."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import equinox as eqx
+import jax
+from jaxtyping import PRNGKeyArray
+
+from ella.networks.actor_critic import Decision, Memory, act
+from ella.runs.policies import Policy
+from ella.world.state import Observation, Timestep
+
+
+def trained_policy(policy: Policy, key: PRNGKeyArray | None = None) -> Callable[[Timestep], int]:
+    """Actions of one episode; make a new one for every episode, since it remembers.
+
+    Sampled with the `key`, as in training, or greedy without one.
+    """
+    mode: Literal["greedy", "sampled"] = "greedy" if key is None else "sampled"
+    memory = policy.network.initial_memory()
+    modulations: jax.Array | None = None
+
+    @eqx.filter_jit
+    def decide(
+        observation: Observation,
+        memory: Memory,
+        modulations: jax.Array,
+        key: PRNGKeyArray | None,
+    ) -> Decision:
+        network, statistics = policy.network, policy.statistics
+        return act(network, statistics, observation, memory, mode, modulations=modulations, key=key)
+
+    def choose(timestep: Timestep) -> int:
+        nonlocal memory, modulations, key
+        if modulations is None:
+            modulations = policy.network.instruct(timestep.observation.mission[None])[0]
+        now = None
+        if key is not None:
+            key, now = jax.random.split(key)
+        decision = decide(timestep.observation, memory, modulations, now)
+        memory = decision.memory
+        return int(decision.action)
+
+    return choose

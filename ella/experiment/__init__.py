@@ -1,1 +1,0 @@
-"""Whole experiments: settings, the compiled training loop, logs, checkpoints, evaluation."""

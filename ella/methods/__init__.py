@@ -1,0 +1,1 @@
+"""Methods by name: what each adds to PPO's reward."""

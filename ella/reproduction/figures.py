@@ -1,0 +1,273 @@
+"""The paper's figures as data: which runs each one is made of, and at which scale."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ella.errors import InputError, unknown_name
+from ella.runs.planned_run import PlannedRun
+from ella.settings_table import updated
+from ella.training import presets
+from ella.training.settings import Settings
+from ella.world import tasks
+
+HIGH_LEVEL = (
+    "putnext-room",
+    "putnext-maze",
+    "unlock-maze",
+    "openpick-maze",
+    "combo-maze",
+    "sequence-maze",
+)
+"""The paper's high-level tasks, in its order."""
+
+Changes = Mapping[str, Any]
+"""A table of settings, nested as in a configuration file."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run of a figure: a method on a task, and what it changes in the scale's settings."""
+
+    task: str
+    method: str
+    variant: str = ""
+    """Tells apart rows of the same task and method; part of the run's name."""
+    changes: Changes = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of the run, and of its directory."""
+        return "-".join(part for part in (self.task, self.method, self.variant) if part)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the paper."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+def _crossed(task_names: Iterable[str], methods: Sequence[str]) -> tuple[Row, ...]:
+    return tuple(Row(task, method) for task in task_names for method in methods)
+
+
+def _bonus(task: str, bonus: float) -> Row:
+    return Row(task, "ella", f"lambda{bonus:g}", {"ella": {"bonus": bonus}})
+
+
+def _budget(task: str, episodes: int) -> Row:
+    changes = {"ella": {"termination": {"episodes": episodes}}}
+    return Row(task, "ella", f"episodes{episodes}", changes)
+
+
+FIGURES: Mapping[str, Figure] = MappingProxyType(
+    {
+        "main": Figure(
+            "Learning curves of PPO, LEARN and ELLA", _crossed(HIGH_LEVEL, ("ppo", "learn", "ella"))
+        ),
+        "lambda": Figure(
+            "The size of the bonus: three tiers of assumptions, and egregious violations",
+            (
+                Row("putnext-room", "ppo"),
+                *(_bonus("putnext-room", bonus) for bonus in (0.015, 0.05)),
+                Row("putnext-room", "ella"),
+                *(_bonus("putnext-room", bonus) for bonus in (1.0, 5.0)),
+            ),
+        ),
+        "relevance": Figure(
+            "Decomposition size and accuracy of the relevance classifier",
+            _crossed(("putnext-maze", "sequence-maze"), ("ella",)),
+        ),
+        "termination-budget": Figure(
+            "Expert episodes for the termination classifier",
+            (
+                Row("openpick-maze", "ppo"),
+                Row("openpick-maze", "ella"),
+                *(_budget("openpick-maze", episodes) for episodes in (2000, 500, 100)),
+            ),
+        ),
+        "oracle": Figure(
+            "An oracle in place of the relevance classifier",
+            _crossed(
+                ("putnext-room", "putnext-maze", "unlock-maze", "sequence-maze"),
+                ("ppo", "ella", "ella-oracle"),
+            ),
+        ),
+        "ride": Figure(
+            "Rewards for changing the world, and both together",
+            (
+                *_crossed(("sequence-maze", "unlock-maze"), ("ppo", "ella", "ride")),
+                Row("sequence-maze", "ella+ride"),
+                Row(
+                    "unlock-maze",
+                    "ella+ride",
+                    changes={"ella": {"bonus": 0.1}, "ride": {"coefficient": 0.05}},
+                ),
+            ),
+        ),
+        "baselines": Figure(
+            "Every method of the paper on one task, RIDE with the coefficients it is tuned within",
+            (
+                *_crossed(("putnext-room",), ("ppo", "learn", "ella", "ride")),
+                *(
+                    Row(
+                        "putnext-room",
+                        "ride",
+                        f"coefficient{coefficient:g}",
+                        {"ride": {"coefficient": coefficient}},
+                    )
+                    for coefficient in (0.5, 1.0)
+                ),
+            ),
+        ),
+    }
+)
+"""By name. The text of the paper does not say which four tasks its oracle figure shows, apart from
+`sequence-maze`, nor the values of its egregious bonuses. `baselines` is no figure of the paper."""
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long, how often and with which settings a task is trained."""
+
+    frames: int
+    seeds: int = 3
+    preset: str = "paper"
+    """Where settings start from."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the runs of a figure are."""
+
+    description: str
+    budgets: Mapping[str, Budget]
+    """By task."""
+    changes: Changes = field(default_factory=dict)
+    """To every run's settings, before its row's own."""
+
+
+SCALES: Mapping[str, Scale] = MappingProxyType(
+    {
+        "smoke": Scale(
+            "tiny networks, seconds a run: to see that everything works",
+            {task: Budget(6400, seeds=2, preset="small") for task in HIGH_LEVEL},
+            {
+                "ppo": {"epochs": 1},
+                "log": {"every": 5, "checkpoint_every": 5},
+                "ella": {
+                    "termination": {
+                        "episodes": 64,
+                        "validation_episodes": 16,
+                        "batch": 64,
+                        "max_steps": 20,
+                        "evaluate_every": 10,
+                        "network": {"width": 16, "instruction_width": 16, "head_width": 16},
+                    },
+                    "oracle": {"after_frames": 3200},
+                },
+                "learn": {
+                    "training": {
+                        "episodes": 64,
+                        "validation_episodes": 16,
+                        "batch": 64,
+                        "epochs": 2,
+                        "network": {"width": 16},
+                    }
+                },
+            },
+        ),
+        "short": Scale(
+            "as many frames as show the difference, in bfloat16",
+            {
+                "putnext-room": Budget(30_000_000, seeds=4),
+                "putnext-maze": Budget(45_000_000, preset="onehot"),
+                "unlock-maze": Budget(15_000_000, seeds=4),
+                "openpick-maze": Budget(15_000_000, preset="onehot"),
+                "combo-maze": Budget(15_000_000, preset="onehot"),
+                "sequence-maze": Budget(20_000_000, preset="onehot"),
+            },
+            {
+                "ppo": {"network": {"compute_dtype": "bfloat16"}},
+                "log": {"every": 50, "checkpoint_every": 1000},
+            },
+        ),
+        "paper": Scale(
+            "the paper's network and precision, until the curves are flat or nearly so",
+            {
+                "putnext-room": Budget(100_000_000),
+                "putnext-maze": Budget(150_000_000),
+                "unlock-maze": Budget(25_000_000),
+                "openpick-maze": Budget(100_000_000),
+                "combo-maze": Budget(150_000_000),
+                "sequence-maze": Budget(150_000_000),
+            },
+            {"log": {"every": 50, "checkpoint_every": 1000}},
+        ),
+    }
+)
+"""By name. The paper's axes are in its pictures only, so the frames are ours."""
+
+
+def figure_names(figure: str) -> tuple[str, ...]:
+    """The figures a name stands for."""
+    if figure == ALL:
+        return tuple(FIGURES)
+    if figure not in FIGURES:
+        raise unknown_name("figure", figure, (*FIGURES, ALL))
+    return (figure,)
+
+
+def scale_of(name: str) -> Scale:
+    """The scale of that name, or an error with the nearest names."""
+    if name not in SCALES:
+        raise unknown_name("scale", name, SCALES)
+    return SCALES[name]
+
+
+def planned_runs(
+    figure: str,
+    scale: str,
+    directory: Path,
+    *,
+    only_tasks: Sequence[str] = (),
+    only_methods: Sequence[str] = (),
+) -> list[PlannedRun]:
+    """The runs of a figure, each once, with their directories inside `directory`.
+
+    `only_tasks` and `only_methods` choose among them; nothing chosen means all.
+    """
+    size = scale_of(scale)
+    for task in only_tasks:
+        if task not in HIGH_LEVEL:
+            raise unknown_name("task of the paper's figures", task, HIGH_LEVEL)
+    rows = {
+        row.name: row
+        for name in figure_names(figure)
+        for row in FIGURES[name].rows
+        if (not only_tasks or row.task in only_tasks)
+        and (not only_methods or row.method in only_methods)
+    }
+    if not rows:
+        chosen = ", ".join((*only_tasks, *only_methods))
+        raise InputError(f"figure '{figure}' has no run of {chosen}; see ella reproduce --list")
+    return [
+        PlannedRun(tasks.find(row.task), _settings(size, row), directory / row.name)
+        for row in rows.values()
+    ]
+
+
+def _settings(scale: Scale, row: Row) -> Settings:
+    budget = scale.budgets[row.task]
+    settings = replace(
+        presets.find(budget.preset), method=row.method, frames=budget.frames, seeds=budget.seeds
+    )
+    for changes in (scale.changes, row.changes):
+        settings = updated(settings, dict(changes), where=row.name)
+    return settings

@@ -1,0 +1,105 @@
+"""Training many runs: which of them share a program, and which are done."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ella.errors import InputError
+from ella.runs import directory as run_directory
+from ella.runs import metrics
+from ella.runs.identity import identity
+from ella.runs.planned_run import PlannedRun, seeds_of
+from ella.runs.run import (
+    Outcome,
+    RunResult,
+    Sinks,
+    can_train_together,
+    store_of,
+    train_together,
+)
+
+MOST_SEEDS = 16
+"""Seeds trained as one program: more would gain little and need more memory."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a run has come."""
+
+    frames: int
+    """Of each seed, in its metrics file."""
+    finished: bool
+
+
+def standing(planned: PlannedRun) -> Standing:
+    """Where a planned run stands in its directory; an error if another run is there."""
+    directory, settings = planned.directory, planned.settings
+    if not (directory / run_directory.CONFIG_FILE).exists():
+        return Standing(0, finished=False)
+    spec, before = run_directory.read_run(directory)
+    if identity(spec, before) != identity(planned.spec, settings):
+        raise InputError(
+            f"{directory} holds a run with other settings; name another folder with --out"
+        )
+    frames = metrics.frames_reached(directory)
+    policies = directory / run_directory.POLICIES
+    exported = all((policies / f"seed-{seed}.json").exists() for seed in settings.seed_numbers)
+    return Standing(frames, finished=frames >= settings.total_frames and exported)
+
+
+def groups_of(
+    runs: Sequence[PlannedRun], most_seeds: int = MOST_SEEDS
+) -> list[tuple[PlannedRun, ...]]:
+    """Runs to be trained together, in the order of the first of each group.
+
+    Runs that were begun apart stay apart: they share a program only from a checkpoint they all
+    have.
+    """
+    groups: list[list[PlannedRun]] = []
+    for planned in runs:
+        for group in groups:
+            if (
+                can_train_together(group[0], planned)
+                and seeds_of((*group, planned)) <= most_seeds
+                and _share_a_checkpoint((*group, planned))
+            ):
+                group.append(planned)
+                break
+        else:
+            groups.append([planned])
+    return [tuple(group) for group in groups]
+
+
+def _share_a_checkpoint(group: Sequence[PlannedRun]) -> bool:
+    """Whether all stand at the start, or all have a checkpoint of the same iteration."""
+    saved = [{path.name for path in store_of(planned).paths()} for planned in group]
+    return not any(saved) or bool(set.intersection(*saved))
+
+
+def unfinished(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Those that still need training."""
+    return [planned for planned in runs if not standing(planned).finished]
+
+
+def seed_frames_left(planned: PlannedRun) -> int:
+    """Frames of all seeds still to train."""
+    left = planned.settings.total_frames - standing(planned).frames
+    return max(left, 0) * planned.settings.seeds
+
+
+def train_here(
+    groups: Sequence[Sequence[PlannedRun]], *, sinks: Sinks, say: Say, command: Sequence[str]
+) -> list[RunResult]:
+    """Train groups one after another on this machine's devices, each resumed where it stands.
+
+    Stops after the group in which it is interrupted.
+    """
+    results: list[RunResult] = []
+    for index, group in enumerate(groups):
+        names = ", ".join(planned.directory.name for planned in group)
+        say(f"program {index + 1} of {len(groups)}: {names}")
+        results += train_together(group, resume=True, sinks=sinks, say=say, command=command)
+        if any(result.outcome == Outcome.INTERRUPTED for result in results):
+            break
+    return results

@@ -1,0 +1,1 @@
+"""The files of one run: settings, metrics, checkpoints, policies, log and lock."""

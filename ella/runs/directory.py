@@ -1,0 +1,204 @@
+"""The directory a run leaves behind: its configuration, circumstances and lock.
+
+config.json     task and settings, resolved; `ella train TASK --config` reads it
+run.json        command line, versions, device; the same again for every time it was resumed
+metrics.csv     one row per seed and log line
+tensorboard/    the same as events
+checkpoints/    whole train states, the newest few
+policies/       one exported policy per seed
+shaper/         the networks a shaper learned offline, where it has any
+"""
+
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import ella
+from ella.durable_files import write_durably
+from ella.errors import InputError
+from ella.settings_table import read_table, to_json, updated
+from ella.training.settings import Settings
+from ella.world.tasks import TaskSpec
+
+FORMAT_VERSION = 1
+CONFIG_FILE = "config.json"
+CIRCUMSTANCES_FILE = "run.json"
+CHECKPOINTS = "checkpoints"
+POLICIES = "policies"
+SHAPER = "shaper"
+LOCK_FILE = ".lock"
+
+
+@contextmanager
+def claimed(
+    directory: Path,
+    spec: TaskSpec,
+    settings: Settings,
+    *,
+    resume: bool,
+    command: Sequence[str],
+    together_with: Sequence[str] = (),
+) -> Iterator[None]:
+    """Hold the run's directory, made where it is missing, and record what runs in it and with
+    which other runs. A new run that bad input stops at its start leaves nothing behind."""
+    _check_usable(directory, resume)
+    with _taken(directory):
+        # Another process may have begun here in the meantime.
+        is_new = not _check_usable(directory, resume)
+        try:
+            try:
+                if is_new:
+                    write_config(directory, spec, settings)
+                _record_circumstances(directory, command, together_with, is_new=is_new)
+            except OSError as error:
+                raise InputError(f"cannot write to {directory}: {error.strerror}") from error
+            yield
+        except (InputError, OSError):
+            if is_new:
+                _abandon(directory)
+            raise
+
+
+def _check_usable(directory: Path, resume: bool) -> bool:
+    """Whether there is a run in the directory, to go on with."""
+    if directory.exists() and not directory.is_dir():
+        raise InputError(f"{directory} is a file; name a directory")
+    # Hidden files are what a process killed at its very start may leave.
+    used = directory.is_dir() and any(path.name[0] != "." for path in directory.iterdir())
+    if used and not resume:
+        raise InputError(
+            f"{directory} is not empty; choose another directory, or go on with the run in it "
+            "with --resume"
+        )
+    if used and not (directory / CONFIG_FILE).exists():
+        raise InputError(f"{directory} holds no run to resume: {CONFIG_FILE} is missing")
+    return used
+
+
+@contextmanager
+def _taken(directory: Path) -> Iterator[None]:
+    """The directory, made where it is missing and locked."""
+    existed = directory.exists()
+    with ExitStack() as held:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            held.enter_context(lock(directory))
+        except OSError as error:
+            if not existed:
+                _abandon(directory)
+            raise InputError(f"cannot write to {directory}: {error.strerror}") from error
+        yield
+
+
+def _abandon(directory: Path) -> None:
+    """Take back a claim on a directory in which nothing has been trained yet."""
+    with suppress(OSError):
+        found = list(directory.iterdir())
+        recorded = (CONFIG_FILE, CIRCUMSTANCES_FILE)
+        if all(path.name in recorded or path.name.startswith(".") for path in found):
+            for path in found:
+                path.unlink()
+            directory.rmdir()
+
+
+def _record_circumstances(
+    directory: Path, command: Sequence[str], together_with: Sequence[str], *, is_new: bool
+) -> None:
+    """Tell what a result depends on besides its configuration; where a run goes on, beside what
+    was told before."""
+    path, now = directory / CIRCUMSTANCES_FILE, _circumstances(command)
+    if together_with:
+        now["trained_together_with"] = list(together_with)
+    if not is_new:
+        try:
+            first = read_table(path)
+        except InputError:
+            first = {}
+        if first:
+            earlier = first.get("resumed")
+            now = {**first, "resumed": [*(earlier if isinstance(earlier, list) else []), now]}
+    _write_table(path, now)
+
+
+def write_config(directory: Path, spec: TaskSpec, settings: Settings) -> None:
+    """Save the resolved configuration."""
+    table = {"format_version": FORMAT_VERSION, "task": to_json(spec), **to_json(settings)}
+    _write_table(directory / CONFIG_FILE, table)
+
+
+def read_config(path: Path, default: Settings | None = None) -> tuple[TaskSpec | None, Settings]:
+    """The task (where it is told) and the settings in a file; what is not told is `default`'s."""
+    table = read_table(path)
+    if table.pop("format_version", FORMAT_VERSION) != FORMAT_VERSION:
+        raise InputError(
+            f"{path} is of another format version; this program reads {FORMAT_VERSION}"
+        )
+    task = table.pop("task", None)
+    settings = updated(default or Settings(), table, where=str(path))
+    return (None if task is None else spec_of(task, where=str(path))), settings
+
+
+def read_run(directory: Path) -> tuple[TaskSpec, Settings]:
+    """The task and the settings of a run."""
+    if not (directory / CONFIG_FILE).is_file():
+        raise InputError(f"{directory} is not a run: it has no {CONFIG_FILE}")
+    spec, settings = read_config(directory / CONFIG_FILE)
+    if spec is None:
+        raise InputError(f"{directory / CONFIG_FILE} names no task")
+    return spec, settings
+
+
+def spec_of(table: Any, *, where: str) -> TaskSpec:
+    """The task of a JSON table of its fields."""
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise InputError(f"{where}: task: expected a table with a name")
+    return updated(TaskSpec(table["name"], ("goto",), cols=1), table, where=f"{where}: task")
+
+
+@contextmanager
+def lock(directory: Path) -> Iterator[None]:
+    """Hold the directory, so that two runs never write to it at once. The file names the holder."""
+    with (directory / LOCK_FILE).open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise InputError(f"{holder} is training in {directory}") from error
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}\n")
+        file.flush()
+        yield
+
+
+def _circumstances(command: Sequence[str]) -> dict[str, Any]:
+    """What a result depends on besides its configuration."""
+    versions = {"ella": ella.__version__}
+    for package in ("jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "unknown"
+    devices = jax.devices()
+    return {
+        "command": list(command),
+        "date": datetime.now(UTC).date().isoformat(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "device": devices[0].device_kind,
+        "devices": len(devices),
+        "backend": jax.default_backend(),
+    }
+
+
+def _write_table(path: Path, table: dict[str, Any]) -> None:
+    write_durably(path, json.dumps(table, indent=2) + "\n")

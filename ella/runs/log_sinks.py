@@ -1,0 +1,213 @@
+"""Where log lines go besides the CSV file: TensorBoard, Weights & Biases, the terminal."""
+
+import math
+import os
+import signal
+import socket
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from ella.errors import InputError
+from ella.runs.metrics import LogLine
+
+
+class AbstractLogSink(ABC):
+    """Something that takes log lines while a run goes on."""
+
+    @abstractmethod
+    def write(self, line: LogLine) -> None:
+        """Take one log line."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Flush and release."""
+
+
+class TensorBoardLog(AbstractLogSink):
+    """One event directory per seed, scalars over frames.
+
+    Events are written here and not by TensorBoard's own writer, whose thread prints a traceback
+    when the disk is full.
+    """
+
+    def __init__(self, directory: Path, seeds: Sequence[int]) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        now = time.time()
+        name = f"events.out.tfevents.{now:.0f}.{socket.gethostname()}.{os.getpid()}"
+        self._files = []
+        for seed in seeds:
+            folder = directory / "tensorboard" / f"seed-{seed}"
+            folder.mkdir(parents=True, exist_ok=True)
+            self._files.append((folder / name).open("ab", buffering=0))
+            self._add(self._files[-1], Event(wall_time=now, file_version="brain.Event:2"))
+
+    def write(self, line: LogLine) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        for index, file in enumerate(self._files):
+            scalars = {name: float(values[index]) for name, values in line.values.items()}
+            scalars["frames_per_second"] = line.frames_per_second
+            summary = Summary(
+                value=[
+                    Summary.Value(tag=name, simple_value=value)
+                    for name, value in scalars.items()
+                    if not math.isnan(value)
+                ]
+            )
+            self._add(file, Event(step=line.frames, wall_time=time.time(), summary=summary))
+
+    def _add(self, file: IO[bytes], event: Any) -> None:
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        try:
+            RecordWriter(file).write(event.SerializeToString())
+        except OSError as error:
+            reason = f"cannot write {file.name}: {error.strerror}"
+            raise InputError(f"{reason}; make room, then resume the run") from error
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+class WandbLog(AbstractLogSink):
+    """One Weights & Biases run: the mean over seeds, and each seed under its own prefix."""
+
+    def __init__(
+        self, directory: Path, seeds: Sequence[int], project: str, config: dict[str, Any]
+    ) -> None:
+        import wandb
+
+        self._seeds = tuple(seeds)
+        name_file = directory / "wandb-run.txt"
+        self._run = wandb.init(
+            project=project,
+            dir=str(directory),
+            name=directory.name,
+            config=config,
+            id=name_file.read_text() if name_file.exists() else None,
+            resume="allow",
+        )
+        # A resumed run goes on in the same place.
+        name_file.write_text(self._run.id)
+
+    def write(self, line: LogLine) -> None:
+        values = {"frames": line.frames, "frames_per_second": line.frames_per_second}
+        for name, per_seed in line.values.items():
+            values[name] = line.mean(name)
+            for seed, value in zip(self._seeds, per_seed, strict=True):
+                values[f"seed-{seed}/{name}"] = float(value)
+        self._run.log(values, step=line.frames)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+HEADLINE = (
+    ("success", "success_rate", "{:.1%}"),
+    ("return", "return", "{:.3f}"),
+    ("policy loss", "policy_loss", "{:+.4f}"),
+    ("value loss", "value_loss", "{:.4f}"),
+    ("entropy", "entropy", "{:.3f}"),
+)
+"""What the terminal shows: label, measurement, format."""
+
+
+def headline(line: LogLine) -> str:
+    """The measurements a person watches, as one text."""
+    shown = ((label, line.mean(name), form) for label, name, form in HEADLINE)
+    return "  ".join(
+        f"{label} {form.format(value)}" for label, value, form in shown if not math.isnan(value)
+    )
+
+
+def print_progress(text: str) -> None:
+    """A line on standard output. Where nobody reads it any more, as after `| head`, the run is
+    asked to stop as Ctrl-C does, so that it is saved."""
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence(sys.stdout)
+        signal.raise_signal(signal.SIGINT)
+
+
+def silence(stream: IO[str]) -> None:
+    """Let a stream whose reader has gone lead nowhere, also for what it still holds."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+class PlainDisplay(AbstractLogSink):
+    """One text line per log line, for logs and pipes."""
+
+    def __init__(self, total_frames: int) -> None:
+        self._total = total_frames
+
+    def write(self, line: LogLine) -> None:
+        left = _time_left(line, self._total)
+        print_progress(
+            f"{line.frames:,}/{self._total:,} frames a seed  {line.frames_per_second:,.0f}/s  "
+            f"left {left}  {headline(line)}"
+        )
+
+    def close(self) -> None:
+        """Every line is flushed when written."""
+
+
+class LiveDisplay(AbstractLogSink):
+    """A progress bar with rate, time left and the headline, redrawn in place."""
+
+    def __init__(self, total_frames: int) -> None:
+        from rich.console import Group
+        from rich.live import Live
+        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.text import Text
+
+        self._progress = Progress(
+            TextColumn("training"),
+            BarColumn(bar_width=None),
+            TextColumn(
+                "{task.completed:,}/{task.total:,} frames a seed  {task.fields[rate]}  "
+                "left {task.fields[left]}"
+            ),
+            expand=True,
+        )
+        self._task = self._progress.add_task("", total=total_frames, rate="?/s", left="?")
+        self._text = Text("")
+        self._total = total_frames
+        self._live = Live(Group(self._progress, self._text), refresh_per_second=4)
+        self._live.start()
+
+    def write(self, line: LogLine) -> None:
+        self._progress.update(
+            self._task,
+            completed=line.frames,
+            rate=f"{line.frames_per_second:,.0f}/s",
+            left=_time_left(line, self._total),
+        )
+        self._text.plain = headline(line)
+        self._live.refresh()
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+def display(total_frames: int) -> AbstractLogSink:
+    """A live display on a terminal, plain lines elsewhere."""
+    return LiveDisplay(total_frames) if sys.stdout.isatty() else PlainDisplay(total_frames)
+
+
+def _time_left(line: LogLine, total: int) -> str:
+    """Frames left over the rate of one seed since the line before."""
+    seeds = max((len(values) for values in line.values.values()), default=1)
+    rate = line.frames_per_second / seeds
+    seconds = int(max(total - line.frames, 0) / rate) if rate > 0 else 0
+    return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

@@ -1,0 +1,73 @@
+"""A run as it stands: its shaper and the train states of its newest checkpoint."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from ella.errors import InputError
+from ella.ppo.iteration import TrainState, init_train_state
+from ella.runs import directory as run_directory
+from ella.runs.planned_run import PlannedRun
+from ella.runs.run import run_shaper, store_of
+from ella.shaping.ella import ELLA, EllaState
+from ella.shaping.shaper import AbstractRewardShaper, Sum
+from ella.training.program import training_key
+from ella.training.settings import Settings
+from ella.world.environment import make
+from ella.world.tasks import TaskSpec
+
+
+@dataclass(frozen=True)
+class RestoredRun:
+    """A run's parts; the train states have the seed axis and lie on the host."""
+
+    spec: TaskSpec
+    settings: Settings
+    shaper: AbstractRewardShaper
+    states: TrainState
+    iteration: int
+
+    def seed(self, index: int) -> TrainState:
+        """One seed's train state."""
+        if not 0 <= index < self.settings.seeds:
+            raise InputError(f"seed index {index} is outside 0..{self.settings.seeds - 1}")
+        return jax.tree.map(lambda leaf: leaf[index], self.states)
+
+    def ella(self, index: int) -> tuple[ELLA, EllaState]:
+        """ELLA and its state in one seed, also where it is a part of a sum."""
+        shaper, state = self.shaper, self.seed(index).shaper
+        if isinstance(shaper, ELLA):
+            return shaper, state
+        if isinstance(shaper, Sum):
+            for name, part in shaper.parts.items():
+                if isinstance(part, ELLA):
+                    return part, state[name]
+        raise InputError(f"the run was trained with method '{self.settings.method}', without ELLA")
+
+
+def has_ella(directory: Path) -> bool:
+    """Whether a run was trained with ELLA and still has what that learned."""
+    _, settings = run_directory.read_run(directory)
+    methods = set(settings.method.split("+"))
+    return (
+        bool(methods & {"ella", "ella-oracle"}) and (directory / run_directory.CHECKPOINTS).is_dir()
+    )
+
+
+def restore_run(directory: Path) -> RestoredRun:
+    """The newest whole checkpoint of a run, with everything it was trained with."""
+    spec, settings = run_directory.read_run(directory)
+    env, shaper = make(spec), run_shaper(directory, spec, settings)
+
+    def start(seeds: jax.Array) -> PyTree:
+        keys = jax.vmap(training_key)(seeds)
+        return jax.vmap(lambda key: init_train_state(env, settings.ppo, shaper, key=key))(keys)
+
+    like = jax.eval_shape(start, jnp.zeros(settings.seeds, jnp.uint32))
+    found = store_of(PlannedRun(spec, settings, directory)).restore_newest(like)
+    if found is None:
+        raise InputError(f"{directory} has no checkpoint yet")
+    return RestoredRun(spec, settings, shaper, found.state, found.iteration)

@@ -1,0 +1,1 @@
+"""Training as compiled programs, and measuring what was trained."""

@@ -1,0 +1,183 @@
+"""Trained policies on fresh levels, in this world or in the real minigrid."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
+
+from ella.errors import InputError, unknown_name
+from ella.intervals import Estimate, bootstrap_mean, wilson
+from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics, act
+from ella.runs.policies import Policy
+from ella.training.program import held_out_key
+from ella.world.description import describe
+from ella.world.environment import Environment, make
+from ella.world.grammar import tokenise
+from ella.world.state import Observation, State
+
+Mode = Literal["greedy", "sampled"]
+Backend = Literal["ella", "minigrid"]
+BACKENDS = ("ella", "minigrid")
+BATCH = 256
+"""Episodes played side by side."""
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """What each evaluation episode came to; host arrays [episodes]."""
+
+    success: np.ndarray
+    reward: np.ndarray
+    """The episode's return: undiscounted, unscaled, without bonus."""
+    length: np.ndarray
+
+    @property
+    def success_rate(self) -> Estimate:
+        return wilson(int(self.success.sum()), len(self.success))
+
+    @property
+    def mean_return(self) -> Estimate:
+        return bootstrap_mean(self.reward)
+
+
+def evaluate(
+    policy: Policy,
+    episodes: int,
+    *,
+    mode: Mode = "greedy",
+    backend: Backend = "ella",
+    seed: int = 0,
+) -> Episodes:
+    """Play `episodes` levels that training never draws. The same seed gives the same levels in
+    both backends and for every policy."""
+    if episodes < 1:
+        raise InputError(f"episodes must be at least 1, not {episodes}")
+    if backend not in BACKENDS:
+        raise unknown_name("backend", backend, BACKENDS)
+    env = make(policy.spec)
+    batch = min(episodes, BATCH)
+    level_key, action_key = jax.random.split(held_out_key(seed))
+    generate = jax.jit(lambda key: env.generate(key, batch))
+    played: list[tuple[Any, Any, Any]] = []
+    for index in range(-(-episodes // batch)):
+        levels = generate(jax.random.fold_in(level_key, index))
+        key = jax.random.fold_in(action_key, index)
+        if backend == "ella":
+            played.append(_play(env, mode, policy.network, policy.statistics, levels, key))
+        else:
+            played.append(_play_in_minigrid(env, mode, policy, levels, key))
+    success, reward, length = (
+        np.concatenate([np.asarray(part) for part in parts])[:episodes]
+        for parts in zip(*played, strict=True)
+    )
+    return Episodes(success, reward, length)
+
+
+@eqx.filter_jit
+def _play(
+    env: Environment,
+    mode: Mode,
+    network: ActorCritic,
+    statistics: RunningStatistics,
+    levels: State,
+    key: PRNGKeyArray,
+) -> tuple[Bool[Array, "N"], Float[Array, "N"], Int32[Array, "N"]]:
+    """(success, return, length) of one episode on each of N levels."""
+    count = levels.step_count.shape[0]
+    modulations = network.instruct(env.language.tokens(levels.instruction_id))
+
+    def unfinished(carry: Any) -> Array:
+        return ~carry[2].all()
+
+    def step(carry: Any) -> Any:
+        states, memory, done, success, reward, time = carry
+        observation = jax.vmap(env.observe)(states)
+        actions, memory = _decide(
+            network, statistics, mode, observation, memory, modulations,
+            jax.random.fold_in(key, time),
+        )  # fmt: skip
+        after = jax.vmap(env.step)(states, actions)
+        reward = reward + jnp.where(done, 0.0, after.reward)
+        success = success | (~done & after.terminated & (after.reward > 0))
+        states = jax.tree.map(
+            lambda new, old: jnp.where(done.reshape((-1,) + (1,) * (new.ndim - 1)), old, new),
+            after.state,
+            states,
+        )
+        done = done | after.terminated | after.truncated
+        return states, memory, done, success, reward, time + 1
+
+    nothing = jnp.zeros(count, bool)
+    start = (levels, network.initial_memory(count), nothing, nothing, jnp.zeros(count), 0)
+    states, _, _, success, reward, _ = jax.lax.while_loop(unfinished, step, start)
+    return success, reward, states.step_count
+
+
+def _decide(
+    network: ActorCritic,
+    statistics: RunningStatistics,
+    mode: Mode,
+    observation: Observation,
+    memory: Memory,
+    modulations: Float[Array, "N K 2 C"],
+    key: PRNGKeyArray,
+) -> tuple[Int32[Array, "N"], Memory]:
+    """Every environment's action, each by the policy acting alone."""
+
+    def one(
+        observation: Observation, memory: Memory, modulations: Array, key: PRNGKeyArray
+    ) -> tuple[Array, Memory]:
+        decision = act(
+            network, statistics, observation, memory, mode, modulations=modulations, key=key
+        )
+        return decision.action, decision.memory
+
+    keys = jax.random.split(key, modulations.shape[0])
+    return jax.vmap(one)(observation, memory, modulations, keys)
+
+
+def _play_in_minigrid(
+    env: Environment, mode: Mode, policy: Policy, levels: State, key: PRNGKeyArray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `_play`, but the levels are played in minigrid from minigrid's own observations."""
+    from ella.adapters.minigrid_bridge import minigrid_environment
+
+    count = levels.step_count.shape[0]
+    worlds, seen = [], []
+    for index in range(count):
+        level = describe(jax.tree.map(lambda leaf, i=index: leaf[i], jax.device_get(levels)))
+        worlds.append(minigrid_environment(env.spec))
+        seen.append(worlds[-1].reset(options={"level": level})[0])
+    tokens = np.zeros((count, env.language.max_tokens), np.int32)
+    for row, observation in zip(tokens, seen, strict=True):
+        words = tokenise(observation["mission"])
+        row[: len(words)] = words
+    modulations = eqx.filter_jit(type(policy.network).instruct)(policy.network, jnp.asarray(tokens))
+    memory = policy.network.initial_memory(count)
+    decide = eqx.filter_jit(partial(_decide, policy.network, policy.statistics, mode))
+
+    success, reward = np.zeros(count, bool), np.zeros(count)
+    length, done = np.zeros(count, np.int32), np.zeros(count, bool)
+    time = 0
+    while not done.all():
+        observation = Observation(
+            image=jnp.asarray(np.stack([item["image"] for item in seen])),
+            direction=jnp.asarray([item["direction"] for item in seen], jnp.int32),
+            mission=jnp.asarray(tokens),
+            instruction_id=jnp.zeros(count, jnp.int32),
+        )
+        actions, memory = decide(observation, memory, modulations, jax.random.fold_in(key, time))
+        for index in map(int, np.flatnonzero(~done)):
+            action = worlds[index].actions(int(actions[index]))
+            seen[index], gained, terminated, truncated, _ = worlds[index].step(action)
+            reward[index] += gained
+            success[index] = terminated and gained > 0
+            length[index] += 1
+            done[index] = terminated or truncated
+        time += 1
+    return success, reward, length

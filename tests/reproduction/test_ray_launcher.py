@@ -1,0 +1,71 @@
+"""A real Ray on this machine: two workers, one of them killed in the middle of a run."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_runs import tiny_run, values
+
+from ella.errors import InputError
+from ella.reproduction.ray_launcher import train_on_ray
+from ella.runs.directory import LOCK_FILE
+from ella.runs.run import Outcome
+
+ITERATIONS = 30
+
+
+def trainer(directory: Path) -> int:
+    """The process that trains, or trained last, in a run's directory."""
+    return int((directory / LOCK_FILE).read_text().split()[1])
+
+
+def kill_once_saved(directory: Path, killed: list[int]) -> None:
+    """Kill the process that trains in `directory` as soon as it has a checkpoint to go on from."""
+    while not list((directory / "checkpoints").glob("0*")):
+        time.sleep(0.01)
+    number = trainer(directory)
+    os.kill(number, signal.SIGKILL)
+    killed.append(number)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch):
+    """The same run twice, each in a worker of its own, one of which is killed."""
+    # Another cluster that the surroundings name is not meant.
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    whole, victim = (tiny_run(tmp_path / name, iterations=ITERATIONS) for name in ("a", "b"))
+    killed: list[int] = []
+    threading.Thread(target=kill_once_saved, args=(victim.directory, killed), daemon=True).start()
+    said: list[str] = []
+    results = train_on_ray(
+        [[whole], [victim]],
+        address=None,
+        gpus=0.0,
+        cpus=1.0,
+        say=said.append,
+        command=["ella", "reproduce"],
+    )
+    assert {result.outcome for result in results} == {Outcome.FINISHED}
+    assert killed
+    holders = {trainer(run.directory) for run in (whole, victim)}
+    assert len(holders) == 2
+    assert killed[0] not in holders
+    # What the workers say on the way is heard here too.
+    assert {"a: compiling", "b: compiling", "done: a", "done: b"} <= set(said)
+    assert said.index("a: compiling") < said.index("done: a")
+    found, expected = values(victim.directory), values(whole.directory)
+    assert found.keys() == expected.keys()
+    assert len(expected["seed"]) == 2 * ITERATIONS / 3
+    for name, column in expected.items():
+        np.testing.assert_array_equal(found[name], column)
+
+
+def test_no_cluster_at_an_address_is_one_line():
+    with pytest.raises(InputError, match="no Ray cluster"):
+        train_on_ray(
+            [], address="127.0.0.1:1", gpus=0.0, cpus=1.0, say=lambda line: None, command=[]
+        )

@@ -1,0 +1,62 @@
+"""Settings to JSON and back."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ella.errors import InputError
+from ella.runs.directory import read_config, read_run, write_config
+from ella.settings_table import to_json, updated
+from ella.training.settings import LogSettings, Settings
+from ella.world.tasks import find
+
+
+def test_a_saved_configuration_reads_back_equal(tmp_path):
+    settings = Settings(seeds=3, frames=77, log=LogSettings(keep=5, wandb="p"))
+    settings = replace(settings, ppo=replace(settings.ppo, learning_rate=7e-4))
+    spec = find("combo-maze")
+    write_config(tmp_path, spec, settings)
+    assert read_run(tmp_path) == (spec, settings)
+
+
+def test_a_file_may_name_a_few_settings_only(tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({"seeds": 2, "ppo": {"epochs": 1, "learning_rate": 1}}))
+    spec, settings = read_config(file, Settings(frames=5))
+    assert spec is None
+    assert (settings.seeds, settings.frames, settings.ppo.epochs) == (2, 5, 1)
+    assert isinstance(settings.ppo.learning_rate, float)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"sedes": 2}, "did you mean seeds"),
+        ({"ppo": {"epoch": 2}}, "ppo: unknown setting 'epoch'; did you mean epochs"),
+        ({"seeds": "two"}, "'two' is not int"),
+        ({"seeds": True}, "True is not int"),
+        ({"seeds": 0}, "seeds must be at least 1"),
+        ({"ppo": 3}, "expected a table"),
+        ({"ppo": {"network": {"variant": "twohot"}}}, "did you mean onehot"),
+    ],
+)
+def test_wrong_settings_are_named(table, message):
+    with pytest.raises(InputError, match=message):
+        updated(Settings(), table, where="file")
+
+
+def test_not_json_and_not_a_run(tmp_path):
+    for text in ("{", "[" * 100_000):
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(InputError, match="is not JSON"):
+            read_config(tmp_path / "x.json")
+    with pytest.raises(InputError, match="is not a run"):
+        read_run(tmp_path)
+    with pytest.raises(InputError, match="cannot read"):
+        read_config(tmp_path / "absent.json")
+
+
+def test_every_setting_survives_json():
+    table = json.loads(json.dumps(to_json(Settings())))
+    assert updated(Settings(seeds=9), table, where="") == Settings()

@@ -1,0 +1,81 @@
+"""Seeds over devices: whole seeds on each, and the same numbers as on one."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from ella.training.program import held_out_key, seed_mesh, training_key
+
+SCRIPT = """
+from functools import partial
+import jax, jax.numpy as jnp, numpy as np
+from ella.training.program import SeedProgram, seed_mesh
+from ella.measurement import Mean
+
+assert len(jax.devices()) == 4
+
+def initialise(key):
+    return {"w": jax.random.normal(key, (3,)), "key": key}
+
+def iterate_seed(shaper, iteration, state):
+    key, noise = jax.random.split(state["key"])
+    w = 0.9 * state["w"] + shaper["pull"] + jax.random.normal(noise, (3,)) * iteration
+    return {"w": w, "key": key}, {"size": Mean(w.sum(), jnp.ones(()))}
+
+def iterate(shapers, groups, iteration):
+    done = [jax.vmap(partial(iterate_seed, shaper, iteration))(group)
+            for shaper, group in zip(shapers, groups)]
+    return tuple(zip(*done))
+
+def trained(devices, *groups):
+    mesh = seed_mesh([len(group) for group in groups], devices)
+    shapers = [{"pull": jnp.array(0.5 * index), "name": "x"} for index, _ in enumerate(groups)]
+    program = SeedProgram([initialise] * len(groups), iterate, shapers, mesh)
+    states = program.start(groups)
+    assert program.prepare(states) == (("size",),) * len(groups)
+    program.compile()
+    for start, count in ((0, 3), (3, 2)):
+        states, sums = program.advance(states, start, count)
+    return states, sums
+
+(alone,), (alone_sums,) = trained(jax.devices()[:1], range(8))
+(spread,), (spread_sums,) = trained(jax.devices(), range(8))
+shards = spread["w"].addressable_shards
+assert len({s.device for s in shards}) == 4 and all(s.data.shape == (2, 3) for s in shards)
+np.testing.assert_allclose(np.asarray(spread["w"]), np.asarray(alone["w"]), rtol=1e-6)
+np.testing.assert_allclose(spread_sums["size"].total, alone_sums["size"].total, rtol=1e-6)
+np.testing.assert_array_equal(np.asarray(spread_sums["size"].count), np.full(8, 2.0))
+
+(seed5,), _ = trained(jax.devices(), (5,))
+np.testing.assert_allclose(np.asarray(seed5["w"][0]), np.asarray(spread["w"][5]), rtol=1e-6)
+
+(first, second), _ = trained(jax.devices(), range(8), range(2, 6))
+np.testing.assert_allclose(np.asarray(first["w"]), np.asarray(alone["w"]), rtol=1e-6)
+assert len({s.device for s in second["w"].addressable_shards}) == 4
+assert not np.allclose(np.asarray(second["w"]), np.asarray(alone["w"])[2:6])
+"""
+
+
+def test_four_devices_train_whole_seeds_as_one_device_does():
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    env = {**os.environ, "XLA_FLAGS": flags}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "devices", "used"),
+    [((8,), 4, 4), ((6,), 4, 3), ((5,), 4, 1), ((2,), 4, 2), ((1,), 1, 1), ((4, 6), 4, 2)],
+)
+def test_only_devices_that_divide_the_seeds_are_used(seeds, devices, used):
+    assert seed_mesh(seeds, jax.devices() * devices).size == used
+
+
+def test_evaluation_draws_from_another_stream_than_any_training():
+    keys = [training_key(seed) for seed in range(50)] + [held_out_key(seed) for seed in range(50)]
+    assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 100
