@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ella.networks.actor_critic import NetworkConfig
-from ella.ppo.settings import PPOConfig
+from ella.networks.actor_critic import NetworkSettings
+from ella.ppo.settings import PPOSettings
 from ella.runs.metrics import CLOCK_COLUMNS, read_rows
 from ella.runs.planned_run import PlannedRun
 from ella.settings_table import to_json
@@ -24,8 +24,8 @@ from ella.world.small_task import SMALL_TASK
 FRAMES_PER_ITERATION = 32
 TINY = Settings(
     seeds=2,
-    ppo=PPOConfig(
-        network=NetworkConfig(
+    ppo=PPOSettings(
+        network=NetworkSettings(
             variant="onehot", width=8, instruction_width=8, memory_width=8, head_width=8, blocks=1
         ),
         num_envs=4,

@@ -19,7 +19,7 @@ from ella.durable_files import replace_durably
 from ella.errors import InputError
 from ella.measurement import Measurements
 from ella.shaping import relevance_dataset
-from ella.shaping.ella import ELLA, EllaSettings, EllaState, EpisodeLedger
+from ella.shaping.ella import EllaSettings, EllaShaper, EllaState, EpisodeLedger
 from ella.shaping.free_text_relevance import FreeTextRelevance
 from ella.shaping.relevance import RelevanceSettings
 from ella.shaping.termination import ToldTermination
@@ -81,7 +81,7 @@ class HostElla:
             sentences=jnp.asarray(self._sentences.tokens),
             num_sentences=jnp.zeros((), jnp.int32),
         )
-        self._shaper = ELLA(
+        self._shaper = EllaShaper(
             termination=ToldTermination(),
             relevance=self._relevance,
             settings=settings or EllaSettings(last_state=True),
@@ -295,7 +295,7 @@ class HostElla:
 
 @eqx.filter_jit
 def _shape(
-    shaper: ELLA,
+    shaper: EllaShaper,
     state: EllaState,
     judged: Bool[np.ndarray, "B L"],
     judged_after: Bool[np.ndarray, "B L"],

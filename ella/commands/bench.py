@@ -14,7 +14,7 @@ from tyro.conf import Positional, arg
 from ella.commands.train import typed_value
 from ella.errors import InputError
 from ella.methods.registry import check_method
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 from ella.training import presets
 from ella.training.settings import Settings
 from ella.training.throughput import COUNTING_RULE, Rate, benchmark
@@ -42,7 +42,7 @@ class Arguments:
     """Repeats; the median is reported, with the lowest and the highest."""
     json: bool = False
     """Print JSON instead of a table."""
-    ppo: PPOConfig = field(default_factory=PPOConfig)
+    ppo: PPOSettings = field(default_factory=PPOSettings)
     """The learner."""
 
 

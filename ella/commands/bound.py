@@ -8,7 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from ella.methods.registry import assumed_steps, bonus_bound, ella_bonus
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 from ella.shaping.bound import largest_bonus
 from ella.shaping.oracle import low_level_of
 from ella.training.settings import Settings
@@ -28,9 +28,9 @@ class Arguments:
     """The most steps an optimal solution needs, where that is known."""
     completions: int | None = None
     """The most low-level instructions one episode can complete, where that is known."""
-    discount: float = PPOConfig.discount
+    discount: float = PPOSettings.discount
     """Gamma."""
-    reward_scale: float = PPOConfig.reward_scale
+    reward_scale: float = PPOSettings.reward_scale
     """What the environment's reward is multiplied by."""
     json: bool = False
     """Print JSON instead of text."""

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ella.shaping import relevance_dataset
-from ella.shaping.ella import ELLA, EllaState
+from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.world.tasks import TaskSpec
 
@@ -34,7 +34,7 @@ class Explanation:
     judgements: tuple[Judgement, ...]
 
 
-def explain(spec: TaskSpec, shaper: ELLA, state: EllaState, text: str) -> Explanation:
+def explain(spec: TaskSpec, shaper: EllaShaper, state: EllaState, text: str) -> Explanation:
     """What ELLA makes of one instruction. `state` is one seed's; an unknown text is an error."""
     language = spec.language
     instruction_id = language.find(text)
@@ -51,6 +51,6 @@ def explain(spec: TaskSpec, shaper: ELLA, state: EllaState, text: str) -> Explan
     return Explanation(language.text(instruction_id), bool(members.any()), tuple(judgements))
 
 
-def relevance_map(shaper: ELLA, state: EllaState, ids: np.ndarray) -> np.ndarray:
+def relevance_map(shaper: EllaShaper, state: EllaState, ids: np.ndarray) -> np.ndarray:
     """float32[N, L] probabilities of relevance for a heat map; `state` is one seed's."""
     return np.asarray(shaper.relevance.probability(state.relevance, jnp.asarray(ids)))

@@ -9,14 +9,14 @@ import numpy as np
 
 from ella.episodes.episode import Marker
 from ella.episodes.film import Mark
-from ella.shaping.ella import ELLA, EllaState, EpisodeLedger
+from ella.shaping.ella import EllaShaper, EllaState, EpisodeLedger
 from ella.shaping.oracle import low_level_of
 from ella.trajectory import InstructionTable, Trajectory
 from ella.world.state import Timestep
 from ella.world.tasks import TaskSpec
 
 
-def payment_marker(spec: TaskSpec, shaper: ELLA, state: EllaState) -> Marker:
+def payment_marker(spec: TaskSpec, shaper: EllaShaper, state: EllaState) -> Marker:
     """Marks of an episode, by the classifiers of one seed of a run."""
     low = low_level_of(spec).language
 

@@ -19,13 +19,13 @@ from ella.offline.train_action_frequency import (
 )
 from ella.offline.train_termination import Progress
 from ella.shaping.bound import largest_bonus
-from ella.shaping.ella import ELLA, EllaSettings
-from ella.shaping.learn import LEARN, LearnSettings
-from ella.shaping.noveld import NovelD
+from ella.shaping.ella import EllaSettings, EllaShaper
+from ella.shaping.learn import LearnSettings, LearnShaper
+from ella.shaping.noveld import NoveldShaper
 from ella.shaping.oracle import low_level_of
 from ella.shaping.relevance import AbstractRelevance, LearnedRelevance, OracleRelevance
-from ella.shaping.ride import RIDE
-from ella.shaping.rnd import RND
+from ella.shaping.ride import RideShaper
+from ella.shaping.rnd import RndShaper
 from ella.shaping.shaper import AbstractRewardShaper, NoShaping, Sum
 from ella.training.settings import Settings
 from ella.world.tasks import TaskSpec
@@ -102,7 +102,7 @@ def _ella_with(context: MethodContext, relevance: AbstractRelevance) -> Abstract
             f"termination classifier of {low_level.name}: {termination.record['accuracy']:.1%} "
             "balanced accuracy on what was held out"
         )
-    return ELLA(
+    return EllaShaper(
         termination=termination.prepared(settings.ppo.network.compute_dtype),
         relevance=relevance,
         settings=EllaSettings(
@@ -184,7 +184,9 @@ def _learn(context: MethodContext) -> AbstractRewardShaper:
     settings, low_level = context.settings, low_level_of(context.task)
     shaping = LearnSettings(settings.learn.coefficient, settings.ppo.discount)
     if not context.trained:
-        return LEARN(empty_model(settings.learn.training.network, key=jax.random.key(0)), shaping)
+        return LearnShaper(
+            empty_model(settings.learn.training.network, key=jax.random.key(0)), shaping
+        )
     say_tenths = _tenths(context.say)
 
     def tell(progress: ActionFrequencyProgress) -> None:
@@ -202,19 +204,19 @@ def _learn(context: MethodContext) -> AbstractRewardShaper:
         f"action frequency classifier of {trained.task.name}: "
         f"{trained.record['accuracy']:.1%} accuracy on held-out episodes"
     )
-    return LEARN(trained.model, shaping)
+    return LearnShaper(trained.model, shaping)
 
 
 def _ride(context: MethodContext) -> AbstractRewardShaper:
-    return RIDE(context.settings.ride, max(context.task.horizons))
+    return RideShaper(context.settings.ride, max(context.task.horizons))
 
 
 def _rnd(context: MethodContext) -> AbstractRewardShaper:
-    return RND(context.settings.rnd)
+    return RndShaper(context.settings.rnd)
 
 
 def _noveld(context: MethodContext) -> AbstractRewardShaper:
-    return NovelD(context.settings.noveld, max(context.task.horizons))
+    return NoveldShaper(context.settings.noveld, max(context.task.horizons))
 
 
 METHODS: dict[str, Builder] = {

@@ -26,7 +26,7 @@ from ella.world.state import Observation
 
 
 @dataclass(frozen=True)
-class NetworkConfig:
+class NetworkSettings:
     """Sizes and variants of the policy network; the defaults are the paper's."""
 
     variant: Variant = "paper"
@@ -60,7 +60,7 @@ class NetworkConfig:
                 raise InputError(f"network {name} must be at least 1, not {getattr(self, name)}")
 
 
-SMALL_NETWORK = NetworkConfig(
+SMALL_NETWORK = NetworkSettings(
     variant="onehot", width=32, instruction_width=32, memory_width=32, head_width=32
 )
 """For tests and for demonstrations on a processor."""
@@ -130,9 +130,9 @@ class ActorCritic(eqx.Module):
     memory: LSTM
     actor: TanhHead
     critic: TanhHead
-    config: NetworkConfig = eqx.field(static=True)
+    config: NetworkSettings = eqx.field(static=True)
 
-    def __init__(self, config: NetworkConfig, *, key: PRNGKeyArray):
+    def __init__(self, config: NetworkSettings, *, key: PRNGKeyArray):
         keys = jax.random.split(key, 6)
         width, instruction, memory = config.width, config.instruction_width, config.memory_width
         self.language = InstructionEncoder(instruction, instruction, key=keys[0])

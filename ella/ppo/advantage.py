@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ella.ppo.rollout import Rollout
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 
 
 @jax.tree_util.register_dataclass
@@ -46,7 +46,9 @@ def estimate(
     return Estimate(advantage, advantage + value)
 
 
-def estimate_rollout(config: PPOConfig, rollout: Rollout, reward: Float[Array, "T B"]) -> Estimate:
+def estimate_rollout(
+    config: PPOSettings, rollout: Rollout, reward: Float[Array, "T B"]
+) -> Estimate:
     """Advantages of a rollout under scaled and shaped rewards.
 
     Both ends of an episode cut it. A timeout that is not also a success is worth nothing more, as

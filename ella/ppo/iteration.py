@@ -16,7 +16,7 @@ from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics
 from ella.ppo.advantage import estimate_rollout
 from ella.ppo.loss import cut
 from ella.ppo.rollout import Rollout, collect
-from ella.ppo.settings import MATMUL_PRECISIONS, PPOConfig
+from ella.ppo.settings import MATMUL_PRECISIONS, PPOSettings
 from ella.ppo.update import Learner, explained_variance, make_optimiser, update
 from ella.shaping.shaper import AbstractRewardShaper
 from ella.trajectory import Trajectory
@@ -47,7 +47,7 @@ class TrainState:
 
 
 def init_train_state(
-    env: Environment, config: PPOConfig, shaper: AbstractRewardShaper, *, key: PRNGKeyArray
+    env: Environment, config: PPOSettings, shaper: AbstractRewardShaper, *, key: PRNGKeyArray
 ) -> TrainState:
     """A new seed."""
     keys = jax.random.split(key, 4)
@@ -65,7 +65,7 @@ def init_train_state(
 
 def run_iteration(
     env: Environment,
-    config: PPOConfig,
+    config: PPOSettings,
     shapers: Sequence[AbstractRewardShaper],
     groups: Sequence[TrainState],
     iteration: Int32[Array, ""],
@@ -166,7 +166,7 @@ def _apart(seeds: Tree, sizes: Sequence[int]) -> list[Tree]:
     ]
 
 
-def episode_measurements(config: PPOConfig, rollout: Rollout) -> Measurements:
+def episode_measurements(config: PPOSettings, rollout: Rollout) -> Measurements:
     """Of the episodes that ended in this rollout. Their only reward comes with their last step."""
     trajectory, done = rollout.trajectory, rollout.trajectory.done
     discounted = trajectory.reward * config.discount ** (rollout.episode_length - 1)

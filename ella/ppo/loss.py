@@ -11,7 +11,7 @@ from ella.networks.film import assembled
 from ella.networks.linear import look_up
 from ella.ppo.advantage import Estimate
 from ella.ppo.rollout import Rollout, chosen
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 
 
 @jax.tree_util.register_dataclass
@@ -109,7 +109,7 @@ class LossParts:
 
 def ppo_loss(
     network: ActorCritic,
-    config: PPOConfig,
+    config: PPOSettings,
     tokens: Int32[Array, "R T"],
     sequences: Sequences,
 ) -> tuple[Float[Array, ""], tuple[LossParts, RunningStatistics]]:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32, PRNGKeyArray
 
 from ella.networks.actor_critic import ActorCritic, Memory
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 from ella.trajectory import Trajectory
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.environment import Environment, VectorState
@@ -39,7 +39,7 @@ class Rollout:
 
 def collect(
     env: Environment,
-    config: PPOConfig,
+    config: PPOSettings,
     network: ActorCritic,
     vector: VectorState,
     memory: Memory,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ella.errors import InputError
-from ella.networks.actor_critic import NetworkConfig
+from ella.networks.actor_critic import NetworkSettings
 
 MATMUL_PRECISIONS = {"tf32": "default", "float32": "highest"}
 """JAX's names. TF32 exists on GPUs only: elsewhere both mean full float32."""
@@ -15,10 +15,10 @@ _NOT_NEGATIVE = ("entropy_coefficient", "value_coefficient")
 
 
 @dataclass(frozen=True)
-class PPOConfig:
+class PPOSettings:
     """One seed's settings. The defaults are those of the released code of the paper."""
 
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
     """The policy network."""
     num_envs: int = 64
     """Environments per seed."""

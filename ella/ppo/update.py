@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int32, PRNGKeyArray
 from ella.measurement import Mean, Measurements, mean_of
 from ella.networks.actor_critic import ActorCritic, RunningStatistics
 from ella.ppo.loss import Sequences, ppo_loss
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 
 
 @jax.tree_util.register_dataclass
@@ -23,7 +23,7 @@ class Learner:
     statistics: RunningStatistics
 
 
-def make_optimiser(config: PPOConfig) -> optax.GradientTransformation:
+def make_optimiser(config: PPOSettings) -> optax.GradientTransformation:
     """Adam behind a clip of the global gradient norm."""
     return optax.chain(
         optax.clip_by_global_norm(config.max_gradient_norm),
@@ -32,7 +32,7 @@ def make_optimiser(config: PPOConfig) -> optax.GradientTransformation:
 
 
 def update(
-    config: PPOConfig,
+    config: PPOSettings,
     learner: Learner,
     tokens: Int32[Array, "R T"],
     sequences: Sequences,
@@ -60,7 +60,7 @@ def update(
 
 
 def gradient_step(
-    config: PPOConfig,
+    config: PPOSettings,
     learner: Learner,
     tokens: Int32[Array, "R T"],
     sequences: Sequences,

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save
 
 from ella.durable_files import replace_durably, write_durably
 from ella.errors import InputError
-from ella.networks.actor_critic import ActorCritic, NetworkConfig, RunningStatistics
+from ella.networks.actor_critic import ActorCritic, NetworkSettings, RunningStatistics
 from ella.runs.checkpoint import named_arrays, replace_arrays
 from ella.runs.directory import CONFIG_FILE, POLICIES, spec_of
 from ella.settings_table import read_table, to_json, updated
@@ -89,7 +89,7 @@ def load_policy(path: Path | str, seed_index: int = 0) -> Policy:
         )
     if table.get("vocabulary") != list(VOCABULARY):
         raise InputError(f"{where}: the policy was trained with another vocabulary")
-    config = updated(NetworkConfig(), table.get("network"), where=f"{where}: network")
+    config = updated(NetworkSettings(), table.get("network"), where=f"{where}: network")
     network, statistics = _load_arrays(path.with_suffix(".safetensors"), config)
     return Policy(
         spec=spec_of(table.get("task"), where=where),
@@ -128,7 +128,7 @@ def _arrays(network: ActorCritic, statistics: RunningStatistics) -> dict[str, An
     return {"network": network, "statistics": statistics}
 
 
-def _load_arrays(path: Path, config: NetworkConfig) -> tuple[ActorCritic, RunningStatistics]:
+def _load_arrays(path: Path, config: NetworkSettings) -> tuple[ActorCritic, RunningStatistics]:
     try:
         arrays = load_file(path)
     except (OSError, SafetensorError) as error:

@@ -12,7 +12,7 @@ from ella.ppo.iteration import TrainState, init_train_state
 from ella.runs import directory as run_directory
 from ella.runs.planned_run import PlannedRun
 from ella.runs.run import run_shaper, store_of
-from ella.shaping.ella import ELLA, EllaState
+from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.shaper import AbstractRewardShaper, Sum
 from ella.training.program import training_key
 from ella.training.settings import Settings
@@ -36,14 +36,14 @@ class RestoredRun:
             raise InputError(f"seed index {index} is outside 0..{self.settings.seeds - 1}")
         return jax.tree.map(lambda leaf: leaf[index], self.states)
 
-    def ella(self, index: int) -> tuple[ELLA, EllaState]:
+    def ella(self, index: int) -> tuple[EllaShaper, EllaState]:
         """ELLA and its state in one seed, also where it is a part of a sum."""
         shaper, state = self.shaper, self.seed(index).shaper
-        if isinstance(shaper, ELLA):
+        if isinstance(shaper, EllaShaper):
             return shaper, state
         if isinstance(shaper, Sum):
             for name, part in shaper.parts.items():
-                if isinstance(part, ELLA):
+                if isinstance(part, EllaShaper):
                     return part, state[name]
         raise InputError(f"the run was trained with method '{self.settings.method}', without ELLA")
 

@@ -85,7 +85,7 @@ class Account:
     """The bonus, neutralisation included."""
 
 
-class ELLA(AbstractRewardShaper):
+class EllaShaper(AbstractRewardShaper):
     """Exploration through learned language abstraction.
 
     The observation before each action is tested against every low-level instruction. The state
@@ -173,12 +173,12 @@ def ella_shaper(
     termination: AbstractTermination,
     relevance: AbstractRelevance | None = None,
     settings: EllaSettings | None = None,
-) -> ELLA:
+) -> EllaShaper:
     """ELLA for a high-level task; relevance is learned unless another judge is given.
 
     `termination` must judge the instructions of `low_level_of(task)`, in the order of their ids.
     """
-    return ELLA(
+    return EllaShaper(
         termination=termination,
         relevance=relevance or LearnedRelevance(task),
         settings=settings or EllaSettings(),

@@ -42,7 +42,7 @@ class LearnState:
     """After the last action."""
 
 
-class LEARN(AbstractRewardShaper):
+class LearnShaper(AbstractRewardShaper):
     """Pays coefficient * (discount * potential after the action - potential before it).
 
     The potential is p(related) - p(unrelated) of the episode's action frequencies, those of an

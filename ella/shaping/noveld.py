@@ -61,7 +61,7 @@ class NoveldState:
     visits: Visits
 
 
-class NovelD(AbstractRewardShaper):
+class NoveldShaper(AbstractRewardShaper):
     """Pays for max(novelty after - alpha * novelty before, 0) where the episode has not come to
     the state before; novelty is the distance of the predictor from the target."""
 

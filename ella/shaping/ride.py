@@ -73,7 +73,7 @@ class DynamicsErrors:
     """1 where the inverse model's best guess is the action."""
 
 
-class RIDE(AbstractRewardShaper):
+class RideShaper(AbstractRewardShaper):
     """Pays for the distance between the embeddings of two views one step apart.
 
     At an episode's end the second view is the true last one, not that of the next episode. No

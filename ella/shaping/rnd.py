@@ -66,7 +66,7 @@ class RndState:
     """Their standard deviation as of the last fit; 0 before there is one."""
 
 
-class RND(AbstractRewardShaper):
+class RndShaper(AbstractRewardShaper):
     """Pays for the predictor's squared error on the view after each action.
 
     The first two rollouts pay nothing: one tells how views are distributed, the next how errors

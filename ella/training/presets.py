@@ -3,16 +3,16 @@
 from dataclasses import replace
 
 from ella.errors import unknown_name
-from ella.networks.actor_critic import SMALL_NETWORK, NetworkConfig
-from ella.ppo.settings import PPOConfig
+from ella.networks.actor_critic import SMALL_NETWORK, NetworkSettings
+from ella.ppo.settings import PPOSettings
 from ella.training.settings import LogSettings, Settings
 
 PRESETS = {
     "paper": Settings(),
-    "onehot": Settings(ppo=PPOConfig(network=NetworkConfig(variant="onehot"))),
+    "onehot": Settings(ppo=PPOSettings(network=NetworkSettings(variant="onehot"))),
     "small": Settings(
         frames=400_000,
-        ppo=PPOConfig(
+        ppo=PPOSettings(
             network=SMALL_NETWORK,
             num_envs=32,
             rollout_length=20,

@@ -7,7 +7,7 @@ from pathlib import Path
 from ella.errors import InputError
 from ella.offline.train_action_frequency import ActionFrequencyTrainingSettings
 from ella.offline.train_termination import TerminationTrainingSettings
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 from ella.shaping.noveld import NoveldSettings
 from ella.shaping.relevance import OracleSettings, RelevanceSettings
 from ella.shaping.ride import RideSettings
@@ -100,7 +100,7 @@ class Settings:
     devices: int = 0
     """Devices to spread the seeds over, 0 for all. Each device trains whole seeds; if the seeds do
     not divide evenly, fewer devices are used."""
-    ppo: PPOConfig = field(default_factory=PPOConfig)
+    ppo: PPOSettings = field(default_factory=PPOSettings)
     """The learner."""
     ella: EllaOptions = field(default_factory=EllaOptions)
     """Methods ella and ella-oracle."""

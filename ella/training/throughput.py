@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
 from ella.methods.registry import build_shaper
 from ella.networks.actor_critic import ActorCritic
 from ella.ppo.rollout import collect
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 from ella.runs.planned_run import PlannedRun, seeds_of
 from ella.runs.rates import remember_rate
 from ella.runs.run import make_program
@@ -166,7 +166,7 @@ def _acting(
 
 
 def _at_random(
-    env: Environment, ppo: PPOConfig, vector: VectorState, *, key: PRNGKeyArray
+    env: Environment, ppo: PPOSettings, vector: VectorState, *, key: PRNGKeyArray
 ) -> tuple[VectorState, Float[Array, "T B"]]:
     """A rollout of random actions: the rewards."""
     refill_key, action_key = jax.random.split(key)

@@ -27,7 +27,7 @@ from ella.episodes.payments import episode_trajectory
 from ella.errors import InputError
 from ella.networks.relevance import RelevanceNetworkSettings
 from ella.shaping import relevance_dataset
-from ella.shaping.ella import ELLA, EllaSettings
+from ella.shaping.ella import EllaSettings, EllaShaper
 from ella.shaping.oracle import low_level_of
 from ella.shaping.relevance import OracleRelevance, OracleSettings, RelevanceSettings
 from ella.shaping.relevance_training import RelevanceTrainingSettings
@@ -92,7 +92,7 @@ def test_step_by_step_it_pays_what_the_compiled_program_pays():
     low = low_level_of(spec).language
     told = babyai_low_level(spec.low_level, learned=False)
     assert told.instructions == tuple(low.text(index) for index in range(low.num_ids))
-    program = ELLA(
+    program = EllaShaper(
         termination=visible_termination(low),
         relevance=OracleRelevance(spec, OracleSettings(after_frames=10**9)),
         settings=SETTINGS,

@@ -15,7 +15,7 @@ from ella.methods.registry import (
     register,
 )
 from ella.runs.identity import identity, what_differs
-from ella.shaping.rnd import RND
+from ella.shaping.rnd import RndShaper
 from ella.shaping.shaper import NoShaping, Sum
 from ella.training.settings import EllaOptions, Settings
 from ella.world.tasks import all_tasks, find
@@ -37,9 +37,9 @@ def test_names_sums_and_mistakes():
 
 def test_anyone_can_add_a_method(monkeypatch):
     monkeypatch.setattr(methods, "METHODS", dict(METHODS))
-    register("curious", lambda context: RND(context.settings.rnd))
+    register("curious", lambda context: RndShaper(context.settings.rnd))
     shaper = build_shaper(find("goto-room"), Settings(method="curious+ppo"))
-    assert isinstance(shaper.parts["curious"], RND)
+    assert isinstance(shaper.parts["curious"], RndShaper)
     with pytest.raises(InputError, match="exists"):
         register("ppo", lambda context: NoShaping())
     with pytest.raises(InputError, match="cannot be a method's name"):

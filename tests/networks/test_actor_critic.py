@@ -14,7 +14,7 @@ from ella.networks.actor_critic import (
     SMALL_NETWORK,
     ActorCritic,
     Memory,
-    NetworkConfig,
+    NetworkSettings,
     act,
 )
 from ella.networks.language import InstructionEncoder
@@ -35,11 +35,11 @@ def count(tree: object) -> int:
 
 
 def test_parameters_are_the_originals_but_for_known_differences() -> None:
-    made = jax.eval_shape(lambda: ActorCritic(NetworkConfig(), key=jax.random.key(0)))
+    made = jax.eval_shape(lambda: ActorCritic(NetworkSettings(), key=jax.random.key(0)))
     original, smaller_vocabulary = 1_068_168, (100 - VOCABULARY_SIZE) * 128
     redundant_biases = 2 * 128 + 4 * 128 + 4 * 128
     assert count(made) == original - smaller_vocabulary - redundant_biases == 1_057_160
-    onehot = NetworkConfig(variant="onehot")
+    onehot = NetworkSettings(variant="onehot")
     made = jax.eval_shape(lambda: ActorCritic(onehot, key=jax.random.key(0)))
     assert count(made) == 1_057_160 + 17 * 4 * 128
 
@@ -106,12 +106,12 @@ def inputs(T: int, B: int, seed: int = 0) -> tuple[jax.Array, jax.Array]:
 
 
 def test_bfloat16_is_close_to_float32() -> None:
-    config = NetworkConfig(width=32, instruction_width=32, memory_width=32)
+    config = NetworkSettings(width=32, instruction_width=32, memory_width=32)
     narrow = dataclasses.replace(config, compute_dtype="bfloat16")
     image, tokens = inputs(1, 64)
 
     @partial(jax.jit, static_argnums=0)
-    def logits(config: NetworkConfig) -> jax.Array:
+    def logits(config: NetworkSettings) -> jax.Array:
         network = ActorCritic(config, key=jax.random.key(0))
         seen, _ = network.see(image, network.instruct(tokens)[None])
         memory = network.remember(seen[0], network.initial_memory(64), jnp.ones(64, bool))
@@ -171,8 +171,8 @@ def test_memory_is_cleared_where_an_episode_begins() -> None:
 
 def test_bad_settings_are_refused() -> None:
     with pytest.raises(InputError, match="variant"):
-        NetworkConfig(variant="pixels")
+        NetworkSettings(variant="pixels")
     with pytest.raises(InputError, match="width"):
-        NetworkConfig(width=0)
+        NetworkSettings(width=0)
     with pytest.raises(InputError, match="normalisation"):
-        NetworkConfig(normalisation="group")
+        NetworkSettings(normalisation="group")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
-from ella.networks.actor_critic import ActorCritic, NetworkConfig
+from ella.networks.actor_critic import ActorCritic, NetworkSettings
 from ella.networks.termination import (
     TerminationClassifier,
     TerminationNetworkSettings,
@@ -82,7 +82,7 @@ def test_paper_size_is_the_policys_without_memory():
 
     key = jax.random.key(0)
     own = jax.eval_shape(lambda: TerminationClassifier(TerminationNetworkSettings(), key=key))
-    policy = jax.eval_shape(lambda: ActorCritic(NetworkConfig(), key=key))
+    policy = jax.eval_shape(lambda: ActorCritic(NetworkSettings(), key=key))
     shared = size((policy.language, policy.stem, policy.tail))
     assert size(own) == shared + (128 * 64 + 64) + (64 * 2 + 2)
 

@@ -6,16 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ella.networks.actor_critic import ActorCritic, Memory, NetworkConfig
+from ella.networks.actor_critic import ActorCritic, Memory, NetworkSettings
 from ella.ppo.loss import Sequences, ppo_loss, replay
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 from ella.world.grammar import VOCABULARY_SIZE
 
 L, N, R, WIDTH = 3, 4, 5, 4
-NETWORK = NetworkConfig(
+NETWORK = NetworkSettings(
     width=WIDTH, instruction_width=4, memory_width=4, head_width=4, variant="onehot"
 )
-CONFIG = PPOConfig(
+CONFIG = PPOSettings(
     network=NETWORK, num_envs=N, rollout_length=L, bptt_length=L, minibatch_frames=L * N, unroll=1
 )
 

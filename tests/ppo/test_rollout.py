@@ -11,7 +11,7 @@ from ella.networks.actor_critic import SMALL_NETWORK, ActorCritic, Memory
 from ella.ppo.advantage import Estimate, estimate_rollout
 from ella.ppo.loss import cut, replay
 from ella.ppo.rollout import Rollout, chosen, collect
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 from ella.world.environment import make
 from ella.world.tasks import TaskSpec
 
@@ -21,7 +21,7 @@ ENV = make(
         "close-by", ("goto",), cols=1, room_size=5, distractors=2, agent_first=True, max_steps=7
     )
 )
-CONFIG = PPOConfig(
+CONFIG = PPOSettings(
     network=dataclasses.replace(SMALL_NETWORK, width=8, instruction_width=8, memory_width=8),
     num_envs=16,
     rollout_length=16,

@@ -3,11 +3,11 @@
 import pytest
 
 from ella.errors import InputError
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 
 
 def test_defaults_are_two_minibatches_of_64_sequences() -> None:
-    config = PPOConfig()
+    config = PPOSettings()
     assert config.frames_per_iteration == 2560
     assert config.num_sequences == 128
     assert config.minibatch_sequences == 64
@@ -28,4 +28,4 @@ def test_defaults_are_two_minibatches_of_64_sequences() -> None:
 )
 def test_settings_that_do_not_fit_are_refused(wrong: dict, named: str) -> None:
     with pytest.raises(InputError, match=named):
-        PPOConfig(**wrong)
+        PPOSettings(**wrong)

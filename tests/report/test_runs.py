@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 from ella.report import runs as run_reading
 from ella.report.page import render
 from ella.report.palette import colours, ordered
@@ -283,7 +283,7 @@ def test_configurations_are_flattened_once_per_reading(write_run, tmp_path, monk
 def test_variants_of_the_baseline_are_told(write_run, tmp_path):
     for rate in (1e-4, 7e-4):
         folder = tmp_path / "unlock-maze" / str(rate)
-        write_run(folder, task="unlock-maze", ppo=PPOConfig(learning_rate=rate))
+        write_run(folder, task="unlock-maze", ppo=PPOSettings(learning_rate=rate))
     write_run(tmp_path / "unlock-maze" / "ella", task="unlock-maze", method="ella")
     slow, fast = "ppo, learning_rate=0.0001", "ppo, learning_rate=0.0007"
     summary = summarise([tmp_path])

@@ -8,16 +8,16 @@ from random_rollouts import B, T, assert_steps_equal_rollout, random_rollouts
 
 from ella.errors import InputError
 from ella.networks.action_frequency import ActionFrequencyNetworkSettings, empty_model
-from ella.shaping.learn import LEARN, LearnSettings, episode_counts
+from ella.shaping.learn import LearnSettings, LearnShaper, episode_counts
 from ella.world.encoding import NUM_ACTIONS
 
 GAMMA, COEFFICIENT = 0.9, 2.0
 
 
 @pytest.fixture(scope="module")
-def shaper() -> LEARN:
+def shaper() -> LearnShaper:
     model = empty_model(ActionFrequencyNetworkSettings(width=16), key=jax.random.key(5))
-    return LEARN(model, LearnSettings(COEFFICIENT, GAMMA))
+    return LearnShaper(model, LearnSettings(COEFFICIENT, GAMMA))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def episodes() -> list[tuple[int, int, int]]:
     return found
 
 
-def potentials(shaper: LEARN, cases: list[tuple[int, np.ndarray]]) -> np.ndarray:
+def potentials(shaper: LearnShaper, cases: list[tuple[int, np.ndarray]]) -> np.ndarray:
     """Of (instruction, actions so far), from the definition: each its own plain histogram."""
     tokens: dict[int, np.ndarray] = {}
     for rollout in random_rollouts():

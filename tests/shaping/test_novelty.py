@@ -10,13 +10,13 @@ import pytest
 from random_rollouts import HORIZON, B, T, assert_steps_equal_rollout, random_rollouts
 
 from ella.errors import InputError
-from ella.shaping.noveld import NovelD, NoveldSettings
-from ella.shaping.rnd import RND, RndSettings
+from ella.shaping.noveld import NoveldSettings, NoveldShaper
+from ella.shaping.rnd import RndSettings, RndShaper
 from ella.shaping.running_moments import merged, no_moments
 from ella.shaping.visits import count_visits, no_visits
 
-SMALL_RND = RND(RndSettings(features=32, learning_rate=2e-3, epochs=2, minibatches=2))
-SMALL_NOVELD = NovelD(
+SMALL_RND = RndShaper(RndSettings(features=32, learning_rate=2e-3, epochs=2, minibatches=2))
+SMALL_NOVELD = NoveldShaper(
     NoveldSettings(channels=(8, 8, 16), width=32, features=16, learning_rate=3e-3), HORIZON
 )
 
@@ -126,6 +126,6 @@ def test_bad_settings_are_refused():
         RndSettings(epochs=0)
     with pytest.raises(InputError, match="width"):
         NoveldSettings(width=0)
-    odd = RND(RndSettings(features=8, minibatches=7))
+    odd = RndShaper(RndSettings(features=8, minibatches=7))
     with pytest.raises(InputError, match=f"must divide the {T * B} frames"):
         odd.fit(odd.init(B, key=jax.random.key(0)), random_rollouts()[0], 0, key=jax.random.key(0))

@@ -11,7 +11,7 @@ from ella.episodes.explanation import explain
 from ella.errors import InputError
 from ella.networks.relevance import RelevanceNetworkSettings
 from ella.shaping import relevance_dataset
-from ella.shaping.ella import ELLA, EllaSettings, EllaState, EpisodeLedger
+from ella.shaping.ella import EllaSettings, EllaShaper, EllaState, EpisodeLedger
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance import LearnedRelevance, RelevanceSettings
 from ella.shaping.relevance_training import (
@@ -124,7 +124,7 @@ def test_explains_an_instruction(learner):
     relevance, learned, *_ = learner
     text = "open the green door"
     low = low_level_of(SPEC).language
-    shaper = ELLA(visible_termination(low), relevance, EllaSettings(), SPEC.language.num_ids)
+    shaper = EllaShaper(visible_termination(low), relevance, EllaSettings(), SPEC.language.num_ids)
     nothing = jnp.zeros((2, 36), bool)
     state = EllaState(
         EpisodeLedger(nothing, nothing, jnp.zeros(2)),

@@ -11,19 +11,19 @@ from random_rollouts import HORIZON, B, T, assert_steps_equal_rollout, random_ro
 
 from ella.networks.impact import impact_networks
 from ella.networks.orthogonal import StridedConvolution
-from ella.shaping.ride import RIDE, RideSettings, dynamics_loss
+from ella.shaping.ride import RideSettings, RideShaper, dynamics_loss
 from ella.shaping.visits import count_visits, no_visits
 from ella.world.encoding import NUM_ACTIONS
 
-COUNTED = RIDE(RideSettings(coefficient=0.5, episodic_counts=True), HORIZON)
-PLAIN = RIDE(RideSettings(coefficient=0.5), HORIZON)
-QUICK = RIDE(
+COUNTED = RideShaper(RideSettings(coefficient=0.5, episodic_counts=True), HORIZON)
+PLAIN = RideShaper(RideSettings(coefficient=0.5), HORIZON)
+QUICK = RideShaper(
     RideSettings(learning_rate=3e-3, inverse_coefficient=1.0, forward_coefficient=0.1), HORIZON
 )
 
 
 @partial(jax.jit, static_argnums=(0, 3))
-def trained(shaper: RIDE, state, rollouts, steps: int):
+def trained(shaper: RideShaper, state, rollouts, steps: int):
     """After `steps` fits, taking turns with the rollouts [N, ...]; and each fit's accuracy."""
 
     def fit(state, iteration):
@@ -89,7 +89,7 @@ def test_the_inverse_model_learns_to_recognise_actions():
 def test_the_forward_model_learns_to_predict():
     *training, held_out = random_rollouts()
     settings = RideSettings()
-    shaper = RIDE(settings, HORIZON)
+    shaper = RideShaper(settings, HORIZON)
     before = shaper.init(B, key=jax.random.key(0))
     after, _ = trained(shaper, before, stacked(training), 30)
     judge = jax.jit(dynamics_loss, static_argnums=1)
@@ -112,7 +112,7 @@ def test_the_embedding_ignores_what_the_agent_cannot_influence():
         sample, image=jnp.asarray(image), next_image=jnp.asarray(after),
         action=jnp.asarray(action, jnp.int32),
     )  # fmt: skip
-    shaper = RIDE(RideSettings(learning_rate=5e-4), HORIZON)
+    shaper = RideShaper(RideSettings(learning_rate=5e-4), HORIZON)
     state = shaper.init(B, key=jax.random.key(1))
     learned, accuracy = trained(shaper, state, rollouts, 300)
     assert accuracy[-1] > 0.9

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
-from ella.networks.actor_critic import ActorCritic, NetworkConfig
+from ella.networks.actor_critic import ActorCritic, NetworkSettings
 from ella.runs.policies import Policy, load_policy, save_policy
 from ella.training.evaluation import evaluate
 from ella.world.tasks import find
 
-TINY = NetworkConfig(
+TINY = NetworkSettings(
     variant="onehot", width=8, instruction_width=8, memory_width=8, head_width=8, blocks=1
 )
 
