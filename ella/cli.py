@@ -85,7 +85,6 @@ def _call(name: str, words: list[str]) -> int:
         raise unknown_name("command", name, COMMANDS)
     import tyro
 
-    importlib.import_module("ella.world.small_task")
     module: Any = importlib.import_module(f"ella.commands.{_MODULES.get(name, name)}")
     options: dict[str, Any] = {}
     if hasattr(module, "defaults"):

@@ -19,7 +19,7 @@ from ella.runs.metrics import CLOCK_COLUMNS, read_rows
 from ella.runs.planned_run import PlannedRun
 from ella.settings_table import to_json
 from ella.training.settings import LogSettings, Settings
-from ella.world.small_task import SMALL_TASK
+from ella.world.tasks import find
 
 FRAMES_PER_ITERATION = 32
 TINY = Settings(
@@ -48,7 +48,7 @@ WHOLE = replace(
 
 def tiny_run(directory: Path, *, iterations: int = 12, **changes: Any) -> PlannedRun:
     settings = replace(TINY, frames=iterations * FRAMES_PER_ITERATION, **changes)
-    return PlannedRun(SMALL_TASK, settings, directory)
+    return PlannedRun(find("goto-small"), settings, directory)
 
 
 def settings_file(path: Path, settings: Settings) -> Path:
@@ -78,7 +78,7 @@ def trained_once(folder: Path) -> WholeRun:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not said.exists():
             config = settings_file(folder / "whole.json", WHOLE)
-            words = command("train", SMALL_TASK.name, "--config", config, "--out", folder / "whole")
+            words = command("train", "goto-small", "--config", config, "--out", folder / "whole")
             done = subprocess.run(words, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             said.write_text(json.dumps({"stdout": done.stdout, "stderr": done.stderr}))

@@ -20,7 +20,7 @@ from ella.training import presets
 from ella.training.evaluation import evaluate
 from ella.training.program import held_out_key
 from ella.world import compiled, make
-from ella.world.small_task import SMALL_TASK
+from ella.world.tasks import find
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ def run(arguments: Arguments) -> int:
     def say(line: str) -> None:
         console.print(line, markup=False)
 
-    say(f"an agent learns '{SMALL_TASK.name}': go to an object in one room")
+    say(f"an agent learns '{'goto-small'}': go to an object in one room")
     result = train(
-        SMALL_TASK,
+        find("goto-small"),
         replace(presets.DEMO, frames=arguments.frames),
         arguments.out / "run",
         sinks=lambda planned: [display(planned.settings.total_frames)],
@@ -60,7 +60,7 @@ def run(arguments: Arguments) -> int:
     policy = load_policy(result.directory)
     found = evaluate(policy, arguments.episodes, mode="sampled")
     curve = write_learning_curve(result.directory, arguments.out / "learning-curve.png")
-    world = make(SMALL_TASK)
+    world = make("goto-small")
     level = jax.random.fold_in(held_out_key(0), arguments.film_seed)
     agent = trained_policy(policy, jax.random.fold_in(level, 0))
     shots = record(world, agent, compiled.reset(world, level))

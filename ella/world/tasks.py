@@ -167,9 +167,13 @@ TASKS: dict[str, TaskSpec] = {
             "sequence-maze", ("open", "pickup", "putnext"), form="sequence",
             low_level="goto-maze",
         ),
+        TaskSpec(
+            "goto-small", ("goto",), cols=1, room_size=6, distractors=3, agent_first=True
+        ),
     )
 }  # fmt: skip
-"""The paper's tasks by name; `register` adds more."""
+"""The paper's tasks by name, and small ones that two CPU cores learn within minutes; `register`
+adds more."""
 
 
 def register(spec: TaskSpec) -> TaskSpec:

@@ -17,7 +17,7 @@ from ella.runs.run import Outcome, train
 from ella.shaping.shaper import AbstractRewardShaper
 from ella.training.settings import LogSettings
 from ella.world.encoding import FORWARD
-from ella.world.small_task import SMALL_TASK
+from ella.world.tasks import find
 
 SETTINGS = replace(
     TINY,
@@ -72,7 +72,7 @@ def test_toy_methods_train_in_a_sum(tmp_path):
     register("wanderlust", wanderlust)
     register("rent", lambda context: Rent())
     settings = replace(SETTINGS, method="wanderlust+rent")
-    result = train(SMALL_TASK, settings, tmp_path / "run")
+    result = train(find("goto-small"), settings, tmp_path / "run")
     assert result.outcome == Outcome.FINISHED
     with (tmp_path / "run" / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -101,7 +101,7 @@ def test_an_installed_package_offers_a_method(tmp_path, monkeypatch):
         check_method("homesick")
     monkeypatch.syspath_prepend(package)
     assert check_method("ride+homesick") == ("ride", "homesick")
-    shaper = methods.build_shaper(SMALL_TASK, replace(SETTINGS, method="ride+homesick"))
+    shaper = methods.build_shaper(find("goto-small"), replace(SETTINGS, method="ride+homesick"))
     state = shaper.init(SETTINGS.ppo.num_envs, key=jax.random.key(0))
     assert set(state) == {"ride", "homesick"}
 

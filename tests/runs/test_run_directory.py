@@ -8,11 +8,11 @@ from ella.errors import InputError
 from ella.runs import directory as run_directory
 from ella.runs.directory import CIRCUMSTANCES_FILE, claimed
 from ella.training.settings import Settings
-from ella.world.small_task import SMALL_TASK
+from ella.world.tasks import find
 
 
 def claim(directory, *command: str, resume: bool = True):
-    return claimed(directory, SMALL_TASK, Settings(), resume=resume, command=command)
+    return claimed(directory, find("goto-small"), Settings(), resume=resume, command=command)
 
 
 def circumstances(directory) -> dict:
