@@ -21,7 +21,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 
 from ella.adapters.host_ella import HostElla
 from ella.adapters.stable_baselines3 import EllaLog, ShapedVecEnv
-from ella.networks.relevance import RelevanceNetworkSettings
+from ella.networks.settings import RelevanceNetworkSettings
 from ella.shaping.ella import EllaSettings
 from ella.shaping.relevance import RelevanceSettings
 

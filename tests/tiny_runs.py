@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ella.networks.actor_critic import NetworkSettings
+from ella.networks.settings import NetworkSettings
 from ella.ppo.settings import PPOSettings
 from ella.runs.metrics import CLOCK_COLUMNS, read_rows
 from ella.runs.planned_run import PlannedRun

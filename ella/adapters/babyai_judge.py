@@ -9,8 +9,8 @@ import numpy as np
 
 from ella.adapters.host_ella import Judge
 from ella.errors import InputError
+from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination import termination_classifier
-from ella.offline.train_termination import TerminationTrainingSettings
 from ella.shaping.termination import AbstractTermination, visible_termination
 from ella.world.tasks import TaskSpec, find
 

@@ -10,8 +10,9 @@ import jax
 from rich.console import Console
 from tyro.conf import Positional, arg
 
+from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination import assess_on_task, termination_classifier
-from ella.offline.train_termination import Progress, TerminationTrainingSettings
+from ella.offline.train_termination import Progress
 from ella.world import tasks
 
 

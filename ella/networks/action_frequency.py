@@ -8,24 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32, PRNGKeyArray
 
-from ella.errors import InputError
 from ella.networks.normalisation import Moments, Normalisation, follow, initial_moments
+from ella.networks.settings import ActionFrequencyNetworkSettings
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.grammar import VOCABULARY_SIZE
 
 INITIAL_BIAS = 0.1
-
-
-@dataclass(frozen=True)
-class ActionFrequencyNetworkSettings:
-    """Sizes of the classifier; the defaults are the released code's."""
-
-    width: int = 128
-    """Of word embeddings, of both GRU layers and of the dense layers."""
-
-    def __post_init__(self) -> None:
-        if self.width < 1:
-            raise InputError(f"action frequency width must be at least 1, not {self.width}")
 
 
 class NormalisedLayers(eqx.Module):

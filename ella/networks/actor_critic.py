@@ -16,54 +16,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, UInt8
 
 from ella.errors import InputError
-from ella.networks.film import INPUT_CHANNELS, FiLMTail, Stem, Variant, assembled
+from ella.networks.film import FiLMTail, Stem, assembled
 from ella.networks.language import InstructionEncoder
 from ella.networks.linear import TanhHead, matmul, uniform
-from ella.networks.normalisation import Kind, Moments, follow
+from ella.networks.normalisation import Moments, follow
 from ella.networks.recurrence import lstm_step, remember_sequence
+from ella.networks.settings import NetworkSettings
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.state import Observation
-
-
-@dataclass(frozen=True)
-class NetworkSettings:
-    """Sizes and variants of the policy network; the defaults are the paper's."""
-
-    variant: Variant = "paper"
-    """Cells as raw integers (paper) or one-hot (onehot, which needs about half the frames)."""
-    width: int = 128
-    """Channels of the convolutions."""
-    instruction_width: int = 128
-    """Width of word embeddings and of the instruction encoder."""
-    memory_width: int = 128
-    """Width of the LSTM."""
-    head_width: int = 64
-    """Hidden width of the actor's and the critic's heads."""
-    blocks: int = 2
-    """Modulated blocks."""
-    normalisation: Kind = "batch"
-    """batch: statistics of each step's environments, as in the original; minibatch, layer, none:
-    alternatives, none of which is known to learn as well."""
-    statistics_momentum: float = 0.1
-    """Share of each new batch in the running statistics."""
-    compute_dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision of activations and matrix products; parameters and losses are float32."""
-
-    def __post_init__(self) -> None:
-        if self.variant not in INPUT_CHANNELS:
-            raise InputError(f"variant must be paper or onehot, not '{self.variant}'")
-        if self.normalisation not in ("batch", "minibatch", "layer", "none"):
-            raise InputError("normalisation must be batch, minibatch, layer or none")
-        sizes = ("width", "instruction_width", "memory_width", "head_width", "blocks")
-        for name in sizes:
-            if getattr(self, name) < 1:
-                raise InputError(f"network {name} must be at least 1, not {getattr(self, name)}")
-
-
-SMALL_NETWORK = NetworkSettings(
-    variant="onehot", width=32, instruction_width=32, memory_width=32, head_width=32
-)
-"""For tests and for demonstrations on a processor."""
 
 
 @jax.tree_util.register_dataclass

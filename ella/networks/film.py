@@ -5,7 +5,7 @@ convolutions are matrix products over patches: vmapped over seeds they stay batc
 """
 
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -14,11 +14,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from ella.networks.linear import Linear, uniform, widened
-from ella.networks.normalisation import Kind, Moments, Normalisation, initial_moments
+from ella.networks.normalisation import Moments, Normalisation, initial_moments
+from ella.networks.settings import Kind, Variant
 from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
-
-Variant = Literal["paper", "onehot"]
-"""paper: the three integers of a cell as three channels. onehot: one channel per value."""
 
 INPUT_CHANNELS = {"paper": 3, "onehot": NUM_TYPES + NUM_COLOURS + NUM_STATES}
 POOL = 2

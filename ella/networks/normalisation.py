@@ -5,7 +5,6 @@ couple the rows of a batch, so here, and in the trunk built on it, a call takes 
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import equinox as eqx
 import jax
@@ -13,11 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ella.networks.linear import widened
-
-Kind = Literal["batch", "minibatch", "layer", "none"]
-"""batch: over rows and positions, separately at every time step, as when acting.
-minibatch: over time too. layer: over positions and channels of each row. none: no statistics,
-only the learned scale and shift."""
+from ella.networks.settings import Kind
 
 EPSILON = 1e-5
 

@@ -1,37 +1,16 @@
 """The relevance classifier: does a low-level instruction support a high-level one?"""
 
-from dataclasses import dataclass
-from typing import Literal
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32, PRNGKeyArray
 
-from ella.errors import InputError
 from ella.networks.language import InstructionEncoder
+from ella.networks.settings import RelevanceNetworkSettings
 from ella.world.grammar import VOCABULARY_SIZE
 
 SMALLEST_DISTANCE = 1e-6
 """Keeps log(1 - p) finite where two instructions coincide."""
-
-
-@dataclass(frozen=True)
-class RelevanceNetworkSettings:
-    """The shape of the relevance classifier."""
-
-    comparison: Literal["l1", "concat"] = "l1"
-    """l1: p = exp(-|high - low|_1), the released scripts' choice; concat: two layers over both."""
-    hidden_size: int = 128
-    """Of word embeddings and of the encoder both sentences share."""
-    output_size: int = 64
-    """Of the two linear maps, one for high-level and one for low-level instructions."""
-
-    def __post_init__(self) -> None:
-        if self.comparison not in ("l1", "concat"):
-            raise InputError(f"comparison must be l1 or concat, not '{self.comparison}'")
-        if self.hidden_size < 1 or self.output_size < 1:
-            raise InputError("relevance hidden_size and output_size must be positive")
 
 
 class RelevanceClassifier(eqx.Module):

@@ -5,45 +5,17 @@ factorised: what does not depend on the instruction is computed once per observa
 not depend on the observation once per instruction, and only the rest for every pair.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, UInt8
 
-from ella.errors import InputError
 from ella.networks.actor_critic import RunningStatistics
-from ella.networks.film import INPUT_CHANNELS, FiLMTail, Stem, Variant, assembled, ready
+from ella.networks.film import FiLMTail, Stem, assembled, ready
 from ella.networks.language import InstructionEncoder
 from ella.networks.linear import TanhHead, widened
 from ella.networks.normalisation import Moments, Normalisation
-
-Precision = Literal["float32", "bfloat16"]
-
-
-@dataclass(frozen=True)
-class TerminationNetworkSettings:
-    """Sizes and variants of the termination classifier; the defaults are the paper's."""
-
-    variant: Variant = "paper"
-    """Cells as raw integers (paper) or one-hot (onehot)."""
-    width: int = 128
-    """Channels of the convolutions."""
-    instruction_width: int = 128
-    """Width of word embeddings and of the instruction encoder."""
-    head_width: int = 64
-    """Hidden width of the head."""
-    blocks: int = 2
-    """Modulated blocks."""
-
-    def __post_init__(self) -> None:
-        if self.variant not in INPUT_CHANNELS:
-            raise InputError(f"variant must be paper or onehot, not '{self.variant}'")
-        for name in ("width", "instruction_width", "head_width", "blocks"):
-            if getattr(self, name) < 1:
-                raise InputError(f"termination {name} must be at least 1")
+from ella.networks.settings import Precision, TerminationNetworkSettings
 
 
 class TerminationClassifier(eqx.Module):

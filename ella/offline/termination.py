@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ella.networks.termination import Precision, prepare
+from ella.networks.settings import Precision
+from ella.networks.termination import prepare
 from ella.offline import cache
+from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination_examples import (
     digest_of,
     expert_split,
@@ -23,7 +25,6 @@ from ella.offline.termination_examples import (
 from ella.offline.train_termination import (
     Progress,
     TerminationModel,
-    TerminationTrainingSettings,
     assess,
     empty_model,
     middle,

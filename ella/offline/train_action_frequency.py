@@ -1,7 +1,7 @@
 """The offline stage of LEARN: a classifier of action frequencies, trained or recalled."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,55 +13,21 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
 
-from ella.errors import InputError
 from ella.networks.action_frequency import (
     ActionFrequencyClassifier,
     ActionFrequencyModel,
-    ActionFrequencyNetworkSettings,
     ActionFrequencyStatistics,
     empty_model,
 )
 from ella.networks.linear import look_up
 from ella.offline import cache
 from ella.offline.action_frequency_examples import ActionFrequencyExamples, expert_examples
+from ella.offline.settings import ActionFrequencyTrainingSettings
 from ella.world.grammar import Language
 from ella.world.tasks import TaskSpec
 
 EPOCHS_A_CALL = 5
 """Epochs compiled as one call; progress is told after each."""
-
-
-@dataclass(frozen=True)
-class ActionFrequencyTrainingSettings:
-    """How LEARN's classifier is trained; the defaults are the released code's."""
-
-    episodes: int = 15_000
-    """Expert episodes to learn from."""
-    validation_episodes: int = 200
-    """Expert episodes held out; they are only reported on."""
-    seed: int = 0
-    """Of the episodes, the network and the batches."""
-    network: ActionFrequencyNetworkSettings = field(default_factory=ActionFrequencyNetworkSettings)
-    """Sizes of the classifier."""
-    batch: int = 1280
-    """Pairs a step; an epoch leaves out what does not fill a batch."""
-    epochs: int = 100
-    """Passes over the data; the last one's network is used."""
-    learning_rate: float = 1e-4
-    """Of Adam."""
-    adam_epsilon: float = 1e-5
-    """Of Adam."""
-    statistics_momentum: float = 0.1
-    """Share of each new batch in the running statistics used after training."""
-
-    def __post_init__(self) -> None:
-        for name in ("episodes", "validation_episodes", "epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    f"action frequency {name} must be positive, not {getattr(self, name)}"
-                )
-        if self.learning_rate <= 0:
-            raise InputError("action frequency learning_rate must be positive")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Training the termination classifier."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,86 +12,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree, UInt8
 
-from ella.errors import InputError
 from ella.networks.actor_critic import RunningStatistics
-from ella.networks.termination import (
-    TerminationClassifier,
-    TerminationNetworkSettings,
-    TerminationTable,
-    prepare,
-)
+from ella.networks.settings import TerminationNetworkSettings
+from ella.networks.termination import TerminationClassifier, TerminationTable, prepare
+from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination_examples import TerminationExamples
 from ella.world.grammar import CLAUSE_KINDS, Language
-
-COPIES = 70 + 35 + 35
-"""Rows per episode and epoch in the released code: 70 copies of the last observation with its own
-instruction, 35 of one earlier observation, and 35 other instructions on the last observation.
-Here batches are drawn in those proportions instead."""
-
-
-@dataclass(frozen=True)
-class TerminationTrainingSettings:
-    """How the termination classifier is trained."""
-
-    episodes: int = 15_000
-    """Expert episodes to learn from."""
-    validation_episodes: int = 200
-    """Expert episodes held out, of either layout; they choose the best iteration."""
-    locked_share: float = 0.25
-    """Share of the expert episodes that have a locked room, where the task has doors but never
-    locks one; 0 as in the released code, whose classifier meets locked doors only in use."""
-    seed: int = 0
-    """Of the episodes, the network and the batches."""
-    network: TerminationNetworkSettings = field(default_factory=TerminationNetworkSettings)
-    batch: int = 2560
-    """Pairs a step: half positive, a quarter earlier observations, a quarter mismatched
-    instructions (files of labelled examples: half positive, half negative)."""
-    epochs: int = 5
-    """Passes over the data, a pass being 140 pairs an episode."""
-    max_steps: int = 0
-    """A cap on the number of steps; 0 for none."""
-    learning_rate: float = 1e-4
-    """Of Adam."""
-    adam_epsilon: float = 1e-5
-    """Of Adam."""
-    entropy_coefficient: float = 0.01
-    """Reward for undecided predictions in the loss, as in the released code."""
-    statistics_momentum: float = 0.1
-    """Share of each new batch in the running statistics used after training."""
-    evaluate_every: int = 50
-    """Steps between evaluations, one of which is the best; fewer where there are few steps."""
-    patience: int = 0
-    """Evaluations without improvement after which training stops; 0 for never."""
-
-    def __post_init__(self) -> None:
-        for name in ("episodes", "validation_episodes", "epochs", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise InputError(f"termination {name} must be positive, not {getattr(self, name)}")
-        if self.batch < 4:
-            raise InputError(f"termination batch must be at least 4, not {self.batch}")
-        if self.learning_rate <= 0:
-            raise InputError("termination learning_rate must be positive")
-        if not 0 <= self.locked_share <= 1:
-            raise InputError("termination locked_share must lie between 0 and 1")
-
-    def steps(self, num_done: int) -> int:
-        """Steps on data with that many positive examples."""
-        steps = max(1, round(self.epochs * num_done * COPIES / self.batch))
-        return min(steps, self.max_steps) if self.max_steps > 0 else steps
-
-
-SMALL_TRAINING = TerminationTrainingSettings(
-    episodes=1000,
-    network=TerminationNetworkSettings(
-        variant="onehot", width=32, instruction_width=32, head_width=32
-    ),
-    batch=128,
-    epochs=1,
-    max_steps=500,
-    learning_rate=1e-3,
-    evaluate_every=50,
-)
-"""For a processor: a small network on one-hot cells, a minute of training."""
 
 
 @jax.tree_util.register_dataclass

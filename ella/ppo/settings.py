@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ella.errors import InputError
-from ella.networks.actor_critic import NetworkSettings
+from ella.networks.settings import NetworkSettings
 
 MATMUL_PRECISIONS = {"tf32": "default", "float32": "highest"}
 """JAX's names. TF32 exists on GPUs only: elsewhere both mean full float32."""

@@ -13,7 +13,8 @@ from safetensors.numpy import load_file, save
 
 from ella.durable_files import replace_durably, write_durably
 from ella.errors import InputError
-from ella.networks.actor_critic import ActorCritic, NetworkSettings, RunningStatistics
+from ella.networks.actor_critic import ActorCritic, RunningStatistics
+from ella.networks.settings import NetworkSettings
 from ella.runs.checkpoint import named_arrays, replace_arrays
 from ella.runs.directory import CONFIG_FILE, POLICIES, spec_of
 from ella.settings_table import read_table, to_json, updated

@@ -12,11 +12,8 @@ from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.errors import InputError
 from ella.measurement import Mean, Measurements
-from ella.networks.relevance import (
-    RelevanceClassifier,
-    RelevanceNetworkSettings,
-    relevance_matrix,
-)
+from ella.networks.relevance import RelevanceClassifier, relevance_matrix
+from ella.networks.settings import RelevanceNetworkSettings
 from ella.shaping import relevance_dataset, relevance_training
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance_dataset import RelevanceDataset

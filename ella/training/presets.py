@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ella.errors import unknown_name
-from ella.networks.actor_critic import SMALL_NETWORK, NetworkSettings
+from ella.networks.settings import SMALL_NETWORK, NetworkSettings
 from ella.ppo.settings import PPOSettings
 from ella.training.settings import LogSettings, Settings
 

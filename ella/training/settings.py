@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ella.errors import InputError
-from ella.offline.train_action_frequency import ActionFrequencyTrainingSettings
-from ella.offline.train_termination import TerminationTrainingSettings
+from ella.offline.settings import ActionFrequencyTrainingSettings, TerminationTrainingSettings
 from ella.ppo.settings import PPOSettings
 from ella.shaping.noveld import NoveldSettings
 from ella.shaping.relevance import OracleSettings, RelevanceSettings

@@ -25,7 +25,7 @@ from ella.adapters.host_ella import HostElla
 from ella.adapters.stable_baselines3 import EllaLog, ShapedVecEnv
 from ella.episodes.payments import episode_trajectory
 from ella.errors import InputError
-from ella.networks.relevance import RelevanceNetworkSettings
+from ella.networks.settings import RelevanceNetworkSettings
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import EllaSettings, EllaShaper
 from ella.shaping.oracle import low_level_of

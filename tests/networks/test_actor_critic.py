@@ -9,16 +9,10 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
-from ella.networks.actor_critic import (
-    LSTM,
-    SMALL_NETWORK,
-    ActorCritic,
-    Memory,
-    NetworkSettings,
-    act,
-)
+from ella.networks.actor_critic import LSTM, ActorCritic, Memory, act
 from ella.networks.language import InstructionEncoder
 from ella.networks.linear import Linear, look_up
+from ella.networks.settings import SMALL_NETWORK, NetworkSettings
 from ella.world.grammar import VOCABULARY_SIZE
 from ella.world.state import Observation
 

@@ -8,11 +8,8 @@ import optax
 import pytest
 
 from ella.errors import InputError
-from ella.networks.relevance import (
-    RelevanceClassifier,
-    RelevanceNetworkSettings,
-    relevance_matrix,
-)
+from ella.networks.relevance import RelevanceClassifier, relevance_matrix
+from ella.networks.settings import RelevanceNetworkSettings
 from ella.world.tasks import find
 
 HIGH, LOW = find("unlock-maze").language, find("pick-maze").language

@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
-from ella.networks.actor_critic import ActorCritic, NetworkSettings
-from ella.networks.termination import (
-    TerminationClassifier,
-    TerminationNetworkSettings,
-    TerminationTable,
-)
+from ella.networks.actor_critic import ActorCritic
+from ella.networks.settings import NetworkSettings, TerminationNetworkSettings
+from ella.networks.termination import TerminationClassifier, TerminationTable
 from ella.world.tasks import find
 
 LOW = find("opengoto-maze").language

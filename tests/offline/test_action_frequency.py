@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
-from ella.networks.action_frequency import ActionFrequencyNetworkSettings, empty_model
+from ella.networks.action_frequency import empty_model
+from ella.networks.settings import ActionFrequencyNetworkSettings
 from ella.offline.action_frequency_examples import (
     SHORTEST_WINDOW,
     ActionFrequencyExamples,
@@ -16,9 +17,9 @@ from ella.offline.action_frequency_examples import (
     pair_up,
     window_frequencies,
 )
+from ella.offline.settings import ActionFrequencyTrainingSettings
 from ella.offline.train_action_frequency import (
     ActionFrequencyProgress,
-    ActionFrequencyTrainingSettings,
     action_frequency_classifier,
     assess,
 )

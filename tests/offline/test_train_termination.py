@@ -8,14 +8,10 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
+from ella.offline.settings import SMALL_TRAINING, TerminationTrainingSettings
 from ella.offline.termination import assess_on_task, termination_classifier
 from ella.offline.termination_examples import TerminationExamples
-from ella.offline.train_termination import (
-    SMALL_TRAINING,
-    TerminationTrainingSettings,
-    _Data,
-    draw_batch,
-)
+from ella.offline.train_termination import _Data, draw_batch
 from ella.shaping.termination import visible_termination
 from ella.world.tasks import find
 

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ella.networks.actor_critic import ActorCritic, Memory, NetworkSettings
+from ella.networks.actor_critic import ActorCritic, Memory
+from ella.networks.settings import NetworkSettings
 from ella.ppo.loss import Sequences, ppo_loss, replay
 from ella.ppo.settings import PPOSettings
 from ella.world.grammar import VOCABULARY_SIZE

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ella.networks.actor_critic import SMALL_NETWORK, ActorCritic, Memory
+from ella.networks.actor_critic import ActorCritic, Memory
+from ella.networks.settings import SMALL_NETWORK
 from ella.ppo.advantage import Estimate, estimate_rollout
 from ella.ppo.loss import cut, replay
 from ella.ppo.rollout import Rollout, chosen, collect

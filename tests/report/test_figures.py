@@ -6,7 +6,7 @@ import matplotlib as mpl
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from ella.networks.actor_critic import NetworkSettings
+from ella.networks.settings import NetworkSettings
 from ella.ppo.settings import PPOSettings
 from ella.report.figures import STYLE, draw, write_figures
 from ella.report.summary import summarise

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ella.networks.termination import TerminationNetworkSettings
+from ella.networks.settings import TerminationNetworkSettings
 from ella.offline.termination import TrainedTermination
 from ella.offline.train_termination import empty_model
 from ella.shaping.ella import ella_shaper

@@ -9,7 +9,7 @@ import pytest
 
 from ella.episodes.explanation import explain
 from ella.errors import InputError
-from ella.networks.relevance import RelevanceNetworkSettings
+from ella.networks.settings import RelevanceNetworkSettings
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import EllaSettings, EllaShaper, EllaState, EpisodeLedger
 from ella.shaping.oracle import low_level_of, oracle_relevance

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
-from ella.networks.actor_critic import ActorCritic, NetworkSettings
+from ella.networks.actor_critic import ActorCritic
+from ella.networks.settings import NetworkSettings
 from ella.runs.policies import Policy, load_policy, save_policy
 from ella.training.evaluation import evaluate
 from ella.world.tasks import find

@@ -1,0 +1,108 @@
+"""Sizes and variants of every network. Importing this module starts no JAX."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from ella.errors import InputError
+
+Variant = Literal["paper", "onehot"]
+"""paper: the three integers of a cell as three channels. onehot: one channel per value."""
+Kind = Literal["batch", "minibatch", "layer", "none"]
+"""batch: over rows and positions, separately at every time step, as when acting.
+minibatch: over time too. layer: over positions and channels of each row. none: no statistics,
+only the learned scale and shift."""
+Precision = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """Sizes and variants of the policy network; the defaults are the paper's."""
+
+    variant: Variant = "paper"
+    """Cells as raw integers (paper) or one-hot (onehot, which needs about half the frames)."""
+    width: int = 128
+    """Channels of the convolutions."""
+    instruction_width: int = 128
+    """Width of word embeddings and of the instruction encoder."""
+    memory_width: int = 128
+    """Width of the LSTM."""
+    head_width: int = 64
+    """Hidden width of the actor's and the critic's heads."""
+    blocks: int = 2
+    """Modulated blocks."""
+    normalisation: Kind = "batch"
+    """batch: statistics of each step's environments, as in the original; minibatch, layer, none:
+    alternatives, none of which is known to learn as well."""
+    statistics_momentum: float = 0.1
+    """Share of each new batch in the running statistics."""
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Precision of activations and matrix products; parameters and losses are float32."""
+
+    def __post_init__(self) -> None:
+        if self.variant not in get_args(Variant):
+            raise InputError(f"variant must be paper or onehot, not '{self.variant}'")
+        if self.normalisation not in get_args(Kind):
+            raise InputError("normalisation must be batch, minibatch, layer or none")
+        sizes = ("width", "instruction_width", "memory_width", "head_width", "blocks")
+        for name in sizes:
+            if getattr(self, name) < 1:
+                raise InputError(f"network {name} must be at least 1, not {getattr(self, name)}")
+
+
+SMALL_NETWORK = NetworkSettings(
+    variant="onehot", width=32, instruction_width=32, memory_width=32, head_width=32
+)
+"""For tests and for demonstrations on a processor."""
+
+
+@dataclass(frozen=True)
+class TerminationNetworkSettings:
+    """Sizes and variants of the termination classifier; the defaults are the paper's."""
+
+    variant: Variant = "paper"
+    """Cells as raw integers (paper) or one-hot (onehot)."""
+    width: int = 128
+    """Channels of the convolutions."""
+    instruction_width: int = 128
+    """Width of word embeddings and of the instruction encoder."""
+    head_width: int = 64
+    """Hidden width of the head."""
+    blocks: int = 2
+    """Modulated blocks."""
+
+    def __post_init__(self) -> None:
+        if self.variant not in get_args(Variant):
+            raise InputError(f"variant must be paper or onehot, not '{self.variant}'")
+        for name in ("width", "instruction_width", "head_width", "blocks"):
+            if getattr(self, name) < 1:
+                raise InputError(f"termination {name} must be at least 1")
+
+
+@dataclass(frozen=True)
+class ActionFrequencyNetworkSettings:
+    """Sizes of the classifier; the defaults are the released code's."""
+
+    width: int = 128
+    """Of word embeddings, of both GRU layers and of the dense layers."""
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise InputError(f"action frequency width must be at least 1, not {self.width}")
+
+
+@dataclass(frozen=True)
+class RelevanceNetworkSettings:
+    """The shape of the relevance classifier."""
+
+    comparison: Literal["l1", "concat"] = "l1"
+    """l1: p = exp(-|high - low|_1), the released scripts' choice; concat: two layers over both."""
+    hidden_size: int = 128
+    """Of word embeddings and of the encoder both sentences share."""
+    output_size: int = 64
+    """Of the two linear maps, one for high-level and one for low-level instructions."""
+
+    def __post_init__(self) -> None:
+        if self.comparison not in ("l1", "concat"):
+            raise InputError(f"comparison must be l1 or concat, not '{self.comparison}'")
+        if self.hidden_size < 1 or self.output_size < 1:
+            raise InputError("relevance hidden_size and output_size must be positive")
