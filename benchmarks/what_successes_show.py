@@ -22,7 +22,7 @@ import numpy as np
 from ella.episodes.trained import trained_policy
 from ella.errors import InputError
 from ella.offline.termination import termination_classifier
-from ella.runs.directory import read_run
+from ella.runs.config_file import read_run
 from ella.runs.policies import load_policy
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.world import compiled, make

@@ -3,12 +3,13 @@
 import contextlib
 import gc
 import importlib
-import io
-import re
+import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ella.commands.options import parse
 from ella.errors import InputError, unknown_name
 
 COMMANDS = {
@@ -27,7 +28,8 @@ COMMANDS = {
 }
 """Sub-commands in the order help shows them. `ella NAME` is the module `ella.commands.NAME`: a
 frozen dataclass `Arguments`, and `run(arguments)` that returns an exit status or None. A module
-that chooses its defaults by what was typed also has `defaults(words)`."""
+with options for settings also has `sections()`, and its `run` takes what was typed of them. Modules
+import what starts JAX inside `run`, so that help appears at once."""
 
 _MODULES = {"eval": "evaluate"}
 
@@ -39,6 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command in `words` (the process's own arguments by default)."""
     # Tracing allocates much that stays: looking through it for garbage takes time and finds little.
     gc.set_threshold(100_000, 50, 50)
+    _log_to_standard_error()
     try:
         status = _answer(list(sys.argv[1:] if words is None else words))
         sys.stdout.flush()
@@ -47,10 +50,10 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"ella: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # Whoever read the output has seen enough.
-        from ella.runs.log_sinks import silence
-
-        silence(sys.stdout)
+        # Nobody reads the output any more, nor what the stream still holds.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
         return EXIT_BROKEN_PIPE
     except SystemExit as stop:
         # What Rich makes of the same.
@@ -68,6 +71,32 @@ def main(words: Sequence[str] | None = None) -> int:
         return 130
 
 
+class _PlainFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        level = "warning: " if record.levelno >= logging.WARNING else ""
+        return level + record.getMessage()
+
+
+class _StandardError(logging.Handler):
+    """Writes to whatever standard error is at the moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # A terminal that is gone must not stop training.
+        with contextlib.suppress(OSError):
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+
+
+def _log_to_standard_error() -> None:
+    logger = logging.getLogger("ella")
+    if not any(isinstance(handler, _StandardError) for handler in logger.handlers):
+        handler = _StandardError()
+        handler.setFormatter(_PlainFormatter())
+        logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
 def _answer(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(_usage())
@@ -83,48 +112,11 @@ def _answer(words: list[str]) -> int:
 def _call(name: str, words: list[str]) -> int:
     if name not in COMMANDS:
         raise unknown_name("command", name, COMMANDS)
-    import tyro
-
     module: Any = importlib.import_module(f"ella.commands.{_MODULES.get(name, name)}")
-    options: dict[str, Any] = {}
-    if hasattr(module, "defaults"):
-        options["default"] = module.defaults(words)
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            arguments = tyro.cli(module.Arguments, prog=f"ella {name}", args=words, **options)
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        # A setting that was read but refused has a line of its own.
-        refused = _input_error_behind(stop)
-        raise refused or InputError(_one_line(complaint.getvalue(), name)) from None
-    return int(module.run(arguments) or 0)
-
-
-def _input_error_behind(error: BaseException | None) -> InputError | None:
-    """The InputError that led to an exception, if one did."""
-    while error is not None and not isinstance(error, InputError):
-        error = error.__cause__ or error.__context__
-    return error
-
-
-def _one_line(complaint: str, name: str) -> str:
-    """What the reader of arguments says in a box, as one line. Rules separate the box's parts; in
-    a terminal without its characters the title is a part too."""
-    rows = [line.strip("│| ") for line in complaint.splitlines() if line[:1] not in ("╭", "╰")]
-    parts = re.split("[─-]{10,}", "\n".join(rows))
-    wrong, *hints = parts if complaint.startswith("╭") or len(parts) == 1 else parts[1:]
-    wrong = wrong.partition("Got errors:")[0].replace("(required)", "")
-    wrong = " ".join(wrong.split()).removesuffix(".")
-    near = [
-        option
-        for hint in hints
-        if "Perhaps you meant" in hint
-        for option in re.findall(r"^--[\w.-]+", hint, re.MULTILINE)
-    ]
-    suggestion = f"; did you mean {' or '.join(near)}?" if near else ";"
-    return f"{wrong}{suggestion} see `ella {name} --help`"
+    sections = module.sections() if hasattr(module, "sections") else {}
+    arguments, typed = parse(module.Arguments, words, prog=f"ella {name}", sections=sections)
+    status = module.run(arguments, typed) if sections else module.run(arguments)
+    return int(status or 0)
 
 
 def _usage() -> str:

@@ -9,8 +9,8 @@ import pytest
 
 from ella.cli import main
 from ella.commands import exhibits
-from ella.methods.registry import build_shaper
-from ella.runs.directory import read_run
+from ella.training.assembly import build_shaper
+from ella.runs.config_file import read_run
 from ella.runs.metrics import read_rows
 
 CLASSIFIER = {

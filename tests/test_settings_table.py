@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ella.errors import InputError
-from ella.runs.directory import read_config, read_run, write_config
+from ella.runs.config_file import read_config, read_run, write_config
 from ella.settings_table import to_json, updated
 from ella.training.settings import LogSettings, Settings
 from ella.world.tasks import find

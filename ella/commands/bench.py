@@ -1,24 +1,18 @@
 """`ella bench`: measure frames a second."""
 
 import json
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
-import jax
-from rich.console import Console
-from rich.table import Table
-from tyro.conf import Positional, arg
-
-from ella.commands.train import typed_value
+from ella.commands.options import Positional
 from ella.errors import InputError
-from ella.methods.registry import check_method
 from ella.ppo.settings import PPOSettings
 from ella.training import presets
-from ella.training.settings import Settings
-from ella.training.throughput import COUNTING_RULE, Rate, benchmark
-from ella.world import tasks
+from ella.training.settings import TrainingSettings, from_table
+
+if TYPE_CHECKING:
+    from ella.training.throughput import Rate
 
 
 @dataclass(frozen=True)
@@ -28,11 +22,11 @@ class Arguments:
     Compilation is not counted; methods take turns, so that their ratio is of the same moments.
     """
 
-    task: Positional[Annotated[str, arg(metavar="TASK")]] = "goto-room"
+    task: Annotated[str, Positional("TASK")] = "goto-room"
     """Name of the task."""
-    preset: str = "paper"
+    preset: str = presets.PAPER
     """Where settings start from: paper, onehot, small."""
-    method: tuple[str, ...] = ("ppo",)
+    method: tuple[str, ...] = (presets.DEFAULT_METHOD,)
     """Training methods to measure; the first is what the others are compared with."""
     seeds: int = 1
     """Seeds trained side by side."""
@@ -42,39 +36,39 @@ class Arguments:
     """Repeats; the median is reported, with the lowest and the highest."""
     json: bool = False
     """Print JSON instead of a table."""
-    ppo: PPOSettings = field(default_factory=PPOSettings)
-    """The learner."""
 
 
-def defaults(words: Sequence[str]) -> Arguments:
-    """Arguments before flags are read: those of the preset."""
-    preset = typed_value(words, "--preset") or "paper"
-    return Arguments(preset=preset, ppo=presets.find(preset).ppo)
+def sections() -> dict[str, Any]:
+    """Options of the learner."""
+    return {"ppo": PPOSettings()}
 
 
-def run(arguments: Arguments) -> None:
+def run(arguments: Arguments, typed: Mapping[str, Any]) -> None:
     """Measure and print."""
-    for method in arguments.method:
-        check_method(method)
     if min(arguments.iterations, arguments.repeats) < 1 or not arguments.method:
         raise InputError("bench needs at least one method, one iteration and one repeat")
-    tasks.find(arguments.task)
-    settings = Settings(seeds=arguments.seeds, ppo=arguments.ppo)
+    settings = [
+        replace(
+            from_table(typed, presets.find(arguments.preset, method), where="options"),
+            seeds=arguments.seeds,
+        )
+        for method in arguments.method
+    ]
+    from rich.console import Console
+    from rich.table import Table
+
+    from ella.training.throughput import benchmark
+
     rates = benchmark(
-        arguments.task,
-        settings,
-        arguments.method,
-        iterations=arguments.iterations,
-        repeats=arguments.repeats,
-        say=_say,
+        arguments.task, settings, iterations=arguments.iterations, repeats=arguments.repeats
     )
     console = Console(highlight=False, soft_wrap=True)
-    circumstances = _circumstances(arguments)
+    provenance = _provenance(arguments, settings[0])
     rows = [_row(rate, rates, arguments.method[0]) for rate in rates]
     if arguments.json:
-        console.print(json.dumps({**circumstances, "rates": rows}, indent=2), markup=False)
+        console.print(json.dumps({**provenance, "rates": rows}, indent=2), markup=False)
         return
-    table = Table(caption="\n".join(f"{name}: {value}" for name, value in circumstances.items()))
+    table = Table(caption="\n".join(f"{name}: {value}" for name, value in provenance.items()))
     for name in ("what", "frames/s", "lowest", "highest", f"of {arguments.method[0]}"):
         table.add_column(name, justify="left" if name == "what" else "right")
     for row in rows:
@@ -86,24 +80,24 @@ def run(arguments: Arguments) -> None:
     console.print(table)
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
-def _row(rate: Rate, rates: Sequence[Rate], first: str) -> dict[str, Any]:
+def _row(rate: "Rate", rates: "Sequence[Rate]", first: str) -> dict[str, Any]:
     against = next(other for other in rates if other.what == f"training {first}")
     is_training = rate.what.startswith("training")
     ratio = rate.frames_per_second / against.frames_per_second if is_training else None
     return {**vars(rate), "ratio": ratio}
 
 
-def _circumstances(arguments: Arguments) -> dict[str, Any]:
+def _provenance(arguments: Arguments, settings: TrainingSettings) -> dict[str, Any]:
+    import jax
+
+    from ella.training.throughput import COUNTING_RULE
+
     device = jax.devices()[0]
     return {
         "task": arguments.task,
         "seeds": arguments.seeds,
-        "environments": arguments.ppo.num_envs,
-        "precision": arguments.ppo.network.compute_dtype,
+        "environments": settings.ppo.num_envs,
+        "precision": settings.ppo.network.compute_dtype,
         "device": f"{device.device_kind} ({jax.default_backend()}, {len(jax.devices())} present)",
         "counting": COUNTING_RULE,
     }

@@ -5,24 +5,20 @@ import sys
 from dataclasses import dataclass
 from typing import Annotated
 
-from tyro.conf import Positional, arg
-
-from ella.methods.registry import assumed_steps, bonus_bound, ella_bonus
+from ella.commands.options import Positional
+from ella.methods.ella import ELLA
 from ella.ppo.settings import PPOSettings
-from ella.shaping.bound import largest_bonus
-from ella.shaping.oracle import low_level_of
-from ella.training.settings import Settings
-from ella.world import tasks
 
 
 @dataclass(frozen=True)
 class Arguments:
     """The bonus, in units of the scaled reward, up to which optimal policies surely stay optimal.
 
-    Without --steps the bound is conservative: it lets an optimal solution need the whole horizon.
+    Without --steps, solutions are assumed to take what `ella train` assumes. Where missions of the
+    task have different horizons, the bound is the least of theirs.
     """
 
-    task: Positional[Annotated[str, arg(metavar="TASK")]]
+    task: Annotated[str, Positional("TASK")]
     """Name of a high-level task."""
     steps: int | None = None
     """The most steps an optimal solution needs, where that is known."""
@@ -38,28 +34,36 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Print the bound and what it assumes."""
+    from ella.shaping.bound import task_bound
+    from ella.shaping.oracle import low_level_of
+    from ella.world import tasks
+
     task = tasks.find(arguments.task)
-    horizon, count = max(task.horizons), low_level_of(task).language.num_instructions
-    bound = largest_bonus(
-        horizon,
-        count,
-        arguments.discount,
-        arguments.reward_scale,
-        arguments.steps,
-        arguments.completions,
-    )
-    steps = horizon if arguments.steps is None else arguments.steps
-    defaults = Settings()
-    trained_steps = assumed_steps(task, defaults)
+    count = low_level_of(task).language.num_instructions
+    method = ELLA(optimal_steps=arguments.steps, max_completions=arguments.completions)
+    method = method.resolved(task)
+    bounds = {
+        steps: task_bound(
+            task, arguments.discount, arguments.reward_scale, steps, arguments.completions
+        )
+        for steps in (method.optimal_steps, max(task.horizons))
+    }
+    bound = bounds[method.optimal_steps]
     if arguments.json:
-        table = {"task": task.name, "bound": bound, "steps": steps, "low_level": count}
+        table = {
+            "task": task.name, "bound": bound, "steps": method.optimal_steps, "low_level": count,
+        }  # fmt: skip
         sys.stdout.write(json.dumps(table) + "\n")
         return
-    sys.stdout.write(
-        f"{bound:.3g}\n"
-        f"{task.name}: solutions of at most {steps} steps, horizon {horizon}, "
-        f"{arguments.completions or count} low-level completions, discount {arguments.discount:g}, "
-        f"reward times {arguments.reward_scale:g}\n"
-        f"ella train: a bonus of {ella_bonus(task, defaults):g} unless told, and a warning beyond "
-        f"{bonus_bound(task, defaults, trained_steps):.3g}, the bound for {trained_steps} steps\n"
-    )
+    horizons = ", ".join(map(str, task.horizons))
+    lines = [
+        f"{bound:.3g}",
+        f"{task.name}: solutions of at most {method.optimal_steps} steps, horizon {horizons}, "
+        f"{method.max_completions} low-level completions, discount {arguments.discount:g}, "
+        f"reward times {arguments.reward_scale:g}",
+        f"ella train: a bonus of {method.bonus:g} by default, and a warning beyond {bound:.3g}",
+    ]
+    if method.optimal_steps != max(task.horizons):
+        worst = bounds[max(task.horizons)]
+        lines.append(f"solutions as long as the horizon would allow {worst:.3g}")
+    sys.stdout.write("\n".join(lines) + "\n")

@@ -1,26 +1,16 @@
 """`ella demo`: train a small agent in a small room, measure it and film it."""
 
+import logging
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import jax
-from rich.console import Console
-
-from ella.commands.show import write_episode
-from ella.episodes.episode import record
-from ella.episodes.film import FRAMES_PER_SECOND
-from ella.episodes.trained import trained_policy
 from ella.errors import InputError
-from ella.report.learning_curve import write_learning_curve
-from ella.runs.log_sinks import display
-from ella.runs.policies import load_policy
-from ella.runs.run import Outcome, train
 from ella.training import presets
-from ella.training.evaluation import evaluate
-from ella.training.program import held_out_key
-from ella.world import compiled, make
-from ella.world.tasks import find
+
+logger = logging.getLogger(__name__)
+
+TASK, FRAMES = "goto-small", 250_000
 
 
 @dataclass(frozen=True)
@@ -29,7 +19,7 @@ class Arguments:
 
     out: Path = Path("demo")
     """Directory for the run, the learning curve and the film; must be new or empty."""
-    frames: int = presets.DEMO.frames
+    frames: int = FRAMES
     """Environment steps to train for."""
     episodes: int = 200
     """Fresh levels to measure the trained agent on."""
@@ -40,19 +30,27 @@ class Arguments:
 def run(arguments: Arguments) -> int:
     """Train, measure, draw, film."""
     if arguments.episodes < 1:
-        raise InputError(f"episodes must be at least 1, not {arguments.episodes}")
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+        raise InputError(f"episodes must be >= 1, got {arguments.episodes}")
+    import jax
 
-    def say(line: str) -> None:
-        console.print(line, markup=False)
+    from ella.commands.show import write_episode
+    from ella.episodes.episode import record
+    from ella.episodes.film import FRAMES_PER_SECOND
+    from ella.episodes.trained import trained_policy
+    from ella.report.learning_curve import write_learning_curve
+    from ella.runs.log_sinks import display
+    from ella.runs.policies import load_policy
+    from ella.runs.training_run import Outcome, train_run
+    from ella.training.evaluation import evaluate
+    from ella.training.program import held_out_key
+    from ella.world import compiled, make
 
-    say(f"an agent learns '{'goto-small'}': go to an object in one room")
-    result = train(
-        find("goto-small"),
-        replace(presets.DEMO, frames=arguments.frames),
+    logger.info("an agent learns '%s': go to an object in one room", TASK)
+    result = train_run(
+        TASK,
+        replace(presets.find("small"), frames=arguments.frames),
         arguments.out / "run",
         sinks=lambda planned: [display(planned.settings.total_frames)],
-        say=say,
         command=["ella", *sys.argv[1:]],
     )
     if result.outcome != Outcome.FINISHED:
@@ -60,7 +58,7 @@ def run(arguments: Arguments) -> int:
     policy = load_policy(result.directory)
     found = evaluate(policy, arguments.episodes, mode="sampled")
     curve = write_learning_curve(result.directory, arguments.out / "learning-curve.png")
-    world = make("goto-small")
+    world = make(TASK)
     level = jax.random.fold_in(held_out_key(0), arguments.film_seed)
     agent = trained_policy(policy, jax.random.fold_in(level, 0))
     shots = record(world, agent, compiled.reset(world, level))

@@ -1,20 +1,20 @@
 """`ella eval`: measure a trained run on fresh levels."""
 
 import json
-import sys
+import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rich.console import Console
-from rich.table import Table
-from tyro.conf import Positional, arg
+from ella.commands.options import Positional
 
-from ella.intervals import Estimate
-from ella.runs.policies import Policy, load_policy, policy_files
-from ella.training.evaluation import Episodes, Mode, evaluate
+if TYPE_CHECKING:
+    from ella.runs.policies import Policy
+    from ella.training.evaluation import Episodes, Mode
 
-MODES: tuple[Mode, ...] = ("greedy", "sampled")
+logger = logging.getLogger(__name__)
+
+MODES: "tuple[Mode, ...]" = ("greedy", "sampled")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Arguments:
     """Play fresh levels, which training never draws, and report success and return with 95 %
     intervals (Wilson's for success, bootstrap for the return)."""
 
-    run: Positional[Annotated[Path, arg(metavar="RUN")]]
+    run: Annotated[Path, Positional("RUN")]
     """Directory of a run, or a policy file."""
     episodes: int = 1000
     """Episodes per policy and way of acting."""
@@ -38,10 +38,16 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Evaluate and print."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ella.intervals import Estimate
+    from ella.training.evaluation import evaluate
+
     rows = []
     for policy in _policies(arguments):
         for mode in MODES:
-            sys.stderr.write(f"seed {policy.seed}: playing {mode}\n")
+            logger.info("seed %d: playing %s", policy.seed, mode)
             found = evaluate(
                 policy,
                 arguments.episodes,
@@ -72,7 +78,9 @@ def run(arguments: Arguments) -> None:
     console.print(table)
 
 
-def _policies(arguments: Arguments) -> list[Policy]:
+def _policies(arguments: Arguments) -> "list[Policy]":
+    from ella.runs.policies import load_policy, policy_files
+
     if not arguments.run.is_dir():
         return [load_policy(arguments.run)]
     if arguments.seed_index is not None:
@@ -80,7 +88,7 @@ def _policies(arguments: Arguments) -> list[Policy]:
     return [load_policy(path) for path in policy_files(arguments.run)]
 
 
-def _row(policy: Policy, mode: Mode, episodes: Episodes) -> dict[str, Any]:
+def _row(policy: "Policy", mode: "Mode", episodes: "Episodes") -> dict[str, Any]:
     return {
         "task": policy.spec.name,
         "seed": policy.seed,

@@ -9,8 +9,8 @@ from typing import Annotated
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from tyro.conf import Positional, arg
 
+from ella.commands.options import Positional
 from ella.episodes.explanation import explain, relevance_map
 from ella.errors import InputError
 from ella.runs.restore import RestoredRun, restore_run
@@ -25,9 +25,9 @@ class Arguments:
     """Which low-level instructions a run's relevance classifier calls relevant to an instruction,
     and what its online dataset D holds for it."""
 
-    run: Positional[Annotated[Path, arg(metavar="RUN")]]
+    run: Annotated[Path, Positional("RUN")]
     """Directory of a run trained with ella."""
-    instruction: Positional[Annotated[str, arg(metavar="INSTRUCTION")]]
+    instruction: Annotated[str, Positional("INSTRUCTION")]
     """An instruction of the run's task, for example "put the red ball next to the blue box"."""
     seed_index: int = 0
     """Which of the run's seeds, counted from 0."""

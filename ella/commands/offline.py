@@ -2,66 +2,55 @@
 
 import json
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import jax
-from rich.console import Console
-from tyro.conf import Positional, arg
-
+from ella.commands.options import Positional
 from ella.offline.settings import TerminationTrainingSettings
-from ella.offline.termination import assess_on_task, termination_classifier
-from ella.offline.train_termination import Progress
-from ella.world import tasks
+from ella.settings_table import updated
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Train the termination classifier of a task's low-level instructions, or recall it.
+    """Train the termination classifier of a task's low-level instructions, or load it.
 
     The result is kept in a cache ($ELLA_CACHE, by default in the user's cache directory); `ella
     train` with the same settings finds it there.
     """
 
-    task: Positional[Annotated[str, arg(metavar="TASK")]]
+    task: Annotated[str, Positional("TASK")]
     """Name of a task: a low-level one, or a high-level one whose low-level task is meant."""
     examples: Path | None = None
     """File of labelled examples to learn from instead of the expert; docs/offline.md."""
     on: tuple[str, ...] = ()
     """Tasks on whose expert episodes to measure it too, view by view against what the view shows,
-    and apart where a locked door is in view; for example the high-level task it is meant for."""
+    and separately where a locked door is in view; for example the high-level task it is for."""
     json: bool = False
     """Print the record as JSON."""
-    training: Annotated[TerminationTrainingSettings, arg(name="")] = field(
-        default_factory=TerminationTrainingSettings
-    )
 
 
-def run(arguments: Arguments) -> None:
-    """Train or recall, and print how the classifier does on held-out episodes."""
+def sections() -> dict[str, Any]:
+    """Options of the classifier's training."""
+    return {"": TerminationTrainingSettings()}
+
+
+def run(arguments: Arguments, typed: Mapping[str, Any]) -> None:
+    """Train or load, and print how the classifier does on held-out episodes."""
+    settings = updated(TerminationTrainingSettings(), typed, where="options")
+    import jax
+
+    from ella.offline.termination import assess_on_task, termination_classifier
+    from ella.world import tasks
+
     spec = tasks.find(arguments.task)
     elsewhere = [tasks.find(name) for name in arguments.on]
     low_level = tasks.find(spec.low_level) if spec.low_level else spec
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-
-    def progress(found: Progress) -> None:
-        console.print(
-            f"step {found.step}/{found.steps}  loss {found.loss:.4f}  "
-            f"balanced accuracy {found.accuracy:.2%}  best {found.best:.2%}",
-            markup=False,
-        )
-
-    trained = termination_classifier(
-        low_level,
-        arguments.training,
-        examples=arguments.examples,
-        say=lambda line: console.print(line, markup=False),
-        progress=progress,
-    )
+    trained = termination_classifier(low_level, settings, examples=arguments.examples)
     record = dict(trained.record)
     if elsewhere:
-        key = jax.random.key(arguments.training.seed)
+        key = jax.random.key(settings.seed)
         record["on"] = {task.name: assess_on_task(trained, task, key=key) for task in elsewhere}
     if arguments.json:
         sys.stdout.write(json.dumps({"task": low_level.name, **record}, indent=2) + "\n")

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import jax
 import numpy as np
-import tyro
 from jaxtyping import PRNGKeyArray
 
+from ella.commands.options import Positional
 from ella.episodes.episode import seed_key
 from ella.errors import InputError
 from ella.world import Environment, Timestep, compiled, describe, make
@@ -43,7 +43,7 @@ CLEAR, BOLD, FAINT, GREEN, RED, PLAIN = (
 class Arguments:
     """Play a task with the keyboard: arrow keys move, p picks up, d drops, t toggles, q quits."""
 
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    task: Annotated[str, Positional("TASK")]
     """Name of the task; `ella tasks` lists them."""
     seed: int = 0
     """Seed of the levels."""

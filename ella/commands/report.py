@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from ella.durable_files import write_durably
 from ella.errors import InputError
 from ella.report.figures import write_figures

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import jax
-import tyro
 
+from ella.commands.options import Positional
 from ella.episodes.episode import Marker, Policy, expert_policy, random_policy, record, seed_key
 from ella.episodes.film import FRAMES_PER_SECOND, Shot, find_encoder, write_film, write_strip
 from ella.errors import InputError
@@ -22,7 +22,7 @@ MAX_FRAMES_PER_SECOND = 50
 class Arguments:
     """Film one episode: a GIF or MP4, and a PNG strip of its main moments."""
 
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK|RUN")]
+    task: Annotated[str, Positional("TASK|RUN")]
     """Name of the task (`ella tasks` lists them), or the directory of a run whose trained agent
     acts."""
     policy: Literal["expert", "random"] = "expert"

@@ -1,44 +1,49 @@
 """`ella train`: train agents."""
 
+import logging
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
-from rich.console import Console
-from tyro.conf import Positional, arg
-
+from ella.commands.options import Positional
+from ella.commands.settings_options import settings_sections, with_options
 from ella.errors import InputError
-from ella.methods.registry import check_method
-from ella.runs import directory as run_directory
-from ella.runs.log_sinks import display, headline
-from ella.runs.run import Outcome, RunResult, train
-from ella.training import multi_host as hosts
 from ella.training import presets
-from ella.training.settings import Settings
-from ella.world import tasks
+from ella.training.settings import TrainingSettings, from_table, with_method
+
+if TYPE_CHECKING:
+    from ella.runs.training_run import RunResult
+    from ella.world.tasks import TaskSpec
+
+logger = logging.getLogger(__name__)
 
 EXIT_DIVERGED = 3
 EXIT_INTERRUPTED = 130
+
+sections = settings_sections
 
 
 @dataclass(frozen=True)
 class Arguments:
     """Train agents on a task; everything about the run is left in one directory."""
 
-    task: Positional[Annotated[str, arg(metavar="TASK")]]
-    """Name of the task; `ella tasks` lists them. Not needed with --resume."""
     out: Path
     """Directory of the run; must be new or empty, unless --resume is given."""
-    preset: str = "paper"
-    """Where settings start from: paper (the paper's network and PPO), onehot (cells one-hot
-    encoded, needs fewer frames), small (for a CPU)."""
+    task: Annotated[str | None, Positional("TASK")] = None
+    """Name of the task; `ella tasks` lists them. Not needed with --resume, nor where --config names
+    one."""
+    method: str | None = None
+    """Reward shaping: ppo (none, the default), one of the methods below, or several joined by
+    '+'."""
+    preset: str | None = None
+    """Where settings start from: paper (the paper's network and PPO, the default), onehot (cells
+    one-hot encoded, needs fewer frames), small (for a CPU)."""
     config: Path | None = None
-    """JSON file of settings, like a run's config.json; flags override it."""
+    """JSON file of settings, like a run's config.json; options override it."""
     resume: bool = False
-    """Go on with the run in --out, with its own settings and where its newest checkpoint stands."""
+    """Resume the run in --out, with its own settings, from its newest checkpoint."""
     coordinator: str | None = None
     """Train in several processes, for example one per machine: address and port of the first of
     them, or auto where Slurm or MPI started them. Each holds whole seeds; --out must be a folder
@@ -47,44 +52,33 @@ class Arguments:
     """How many processes train together; not needed with --coordinator auto."""
     process: int | None = None
     """Which of them this is, from 0; not needed with --coordinator auto."""
-    settings: Annotated[Settings, arg(name="")] = field(default_factory=Settings)
 
 
-def defaults(words: Sequence[str]) -> Arguments:
-    """Arguments before flags are read: those of the preset, the file or the run resumed."""
-    preset = typed_value(words, "--preset") or "paper"
-    settings = presets.find(preset)
-    spec = None
-    config, out = typed_value(words, "--config"), typed_value(words, "--out")
-    if config is not None:
-        spec, settings = run_directory.read_config(Path(config), settings)
-    elif "--resume" in words and out is not None:
-        spec, settings = run_directory.read_run(Path(out))
-    return Arguments(
-        task=tyro.MISSING if spec is None else spec.name,
-        out=tyro.MISSING,
-        preset=preset,
-        settings=settings,
-    )
+def run(arguments: Arguments, typed: Mapping[str, Any]) -> int:
+    """Train, and log how it ended."""
+    spec, settings = planned(arguments, typed)
+    from ella.runs.log_sinks import display
+    from ella.runs.training_run import Outcome, train_run
+    from ella.training import multi_host
 
-
-def run(arguments: Arguments) -> int:
-    """Train, and say how it ended."""
-    spec = tasks.find(arguments.task)
-    check_method(arguments.settings.method)
     if arguments.coordinator is not None:
-        hosts.join(arguments.coordinator, arguments.processes, arguments.process)
-    console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=not hosts.leads())
-    result = train(
+        multi_host.join(arguments.coordinator, arguments.processes, arguments.process)
+    if not multi_host.is_main_process():
+        logging.getLogger("ella").setLevel(logging.CRITICAL)
+    seeds = f"{settings.seeds} seed" + "s" * (settings.seeds > 1)
+    logger.info(
+        "training %s on %s: %s, %s frames a seed",
+        settings.method.label, spec.name, seeds, f"{settings.total_frames:,}",
+    )  # fmt: skip
+    result = train_run(
         spec,
-        arguments.settings,
+        settings,
         arguments.out,
         resume=arguments.resume,
         sinks=lambda planned: [display(planned.settings.total_frames)],
-        say=lambda line: console.print(line, markup=False),
         command=["ella", *sys.argv[1:]],
     )
-    console.print(_ending(result), markup=False)
+    logger.info(_ending(result))
     return {
         Outcome.FINISHED: 0,
         Outcome.INTERRUPTED: EXIT_INTERRUPTED,
@@ -92,22 +86,40 @@ def run(arguments: Arguments) -> int:
     }[result.outcome]
 
 
-def _ending(result: RunResult) -> str:
+def planned(arguments: Arguments, typed: Mapping[str, Any]) -> "tuple[TaskSpec, TrainingSettings]":
+    """The task and the resolved settings that the arguments ask for."""
+    from ella.runs.config_file import read_config_table, read_run
+    from ella.world import tasks
+
+    spec, table = None, {}
+    if arguments.resume:
+        if arguments.preset or arguments.config:
+            raise InputError("a resumed run has settings of its own; leave out --preset, --config")
+        spec, settings = read_run(arguments.out)
+        if arguments.method is not None:
+            settings = with_method(settings, arguments.method)
+    else:
+        preset = arguments.preset or presets.PAPER
+        where = str(arguments.config)
+        if arguments.config is not None:
+            spec, table = read_config_table(arguments.config)
+        method = arguments.method or table.get("method") or presets.DEFAULT_METHOD
+        table = {**table, "method": method}
+        settings = from_table(table, presets.find(preset, method), where=where)
+    if arguments.task is not None:
+        spec = tasks.find(arguments.task)
+    if spec is None:
+        raise InputError("TASK is missing; `ella tasks` lists the tasks")
+    return spec, with_options(settings, typed).resolved(spec)
+
+
+def _ending(result: "RunResult") -> str:
+    from ella.runs.log_sinks import headline
+    from ella.runs.training_run import Outcome
+
     text = f"{result.outcome.value} at {result.frames:,} frames a seed in {result.directory}"
     if result.last is not None and result.outcome == Outcome.FINISHED:
         text += f": {headline(result.last)}"
     if result.outcome == Outcome.INTERRUPTED:
-        text += f"; go on with: ella train --resume --out {result.directory}"
+        text += f"; resume with: ella train --resume --out {result.directory}"
     return text
-
-
-def typed_value(words: Sequence[str], flag: str) -> str | None:
-    """The value typed for a flag, before the others are read."""
-    for index, word in enumerate(words):
-        if word.startswith(f"{flag}="):
-            return word[len(flag) + 1 :]
-        if word == flag:
-            if index + 1 == len(words):
-                raise InputError(f"{flag} needs a value")
-            return words[index + 1]
-    return None

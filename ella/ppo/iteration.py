@@ -1,6 +1,6 @@
 """One iteration of training: collect, shape, advantage, update, fit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -9,7 +9,7 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Int32, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.measurement import Measurements, count_of, mean_of
 from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics
@@ -18,12 +18,14 @@ from ella.ppo.loss import cut
 from ella.ppo.rollout import Rollout, collect
 from ella.ppo.settings import MATMUL_PRECISIONS, PPOSettings
 from ella.ppo.update import Learner, explained_variance, make_optimiser, update
-from ella.shaping.shaper import AbstractRewardShaper
+from ella.shaping.shaper import AbstractRewardShaper, with_numbers
 from ella.trajectory import Trajectory
 from ella.world.environment import Environment, VectorState
 
 Tree = TypeVar("Tree")
 """A PyTree whose arrays have the seed axis first."""
+Numbers = Mapping[str, Array]
+"""Numeric fields of a shaper by name; with the seed axis where seeds differ."""
 
 
 @jax.tree_util.register_dataclass
@@ -69,13 +71,16 @@ def run_iteration(
     shapers: Sequence[AbstractRewardShaper],
     groups: Sequence[TrainState],
     iteration: Int32[Array, ""],
+    numbers: Sequence[Numbers] | None = None,
 ) -> tuple[tuple[TrainState, ...], tuple[Measurements, ...]]:
     """Train every seed on `config.frames_per_iteration` new frames.
 
     Seeds come in groups, one group per shaper; every array of a group has the seed axis first.
     Policies of all groups act and learn as one batch, only shaping is done group by group, so
-    that methods that are compared share one program. `iteration` counts from 0.
+    that methods that are compared share one program. `iteration` counts from 0. `numbers` are, for
+    each group, numeric fields of its shaper that differ from seed to seed.
     """
+    numbers = numbers or [{} for _ in groups]
     sizes = [len(group.key) for group in groups]
     seeds = _joined([replace(group, shaper=None) for group in groups])
     with jax.default_matmul_precision(MATMUL_PRECISIONS[config.matmul_precision]):
@@ -85,8 +90,10 @@ def run_iteration(
         )
         trajectories = _apart(rollout.trajectory, sizes)
         shaped = [
-            jax.vmap(shaper.shape)(group.shaper, trajectory)
-            for shaper, group, trajectory in zip(shapers, groups, trajectories, strict=True)
+            _shape(shaper, per_seed, group.shaper, trajectory)
+            for shaper, per_seed, group, trajectory in zip(
+                shapers, numbers, groups, trajectories, strict=True
+            )
         ]
         bonus = _joined([bonus for _, bonus, _ in shaped])
         reward = config.reward_scale * rollout.trajectory.reward + bonus
@@ -99,9 +106,9 @@ def run_iteration(
             key=keys[:, 2],
         )
         fitted = [
-            _fit(shaper, state, trajectory, iteration, fit_keys)
-            for shaper, (state, _, _), trajectory, fit_keys in zip(
-                shapers, shaped, trajectories, _apart(keys[:, 3], sizes), strict=True
+            _fit(shaper, per_seed, state, trajectory, iteration, fit_keys)
+            for shaper, per_seed, (state, _, _), trajectory, fit_keys in zip(
+                shapers, numbers, shaped, trajectories, _apart(keys[:, 3], sizes), strict=True
             )
         ]
         common = {
@@ -133,8 +140,22 @@ def run_iteration(
     return states, measurements
 
 
+def _shape(
+    shaper: AbstractRewardShaper, numbers: Numbers, states: PyTree, trajectories: Trajectory
+) -> tuple[PyTree, Float[Array, "S T B"], Measurements]:
+    """Every seed of a group."""
+
+    def shape(
+        numbers: Numbers, state: PyTree, trajectory: Trajectory
+    ) -> tuple[PyTree, Float[Array, "T B"], Measurements]:
+        return with_numbers(shaper, numbers).shape(state, trajectory)
+
+    return jax.vmap(shape)(numbers, states, trajectories)
+
+
 def _fit(
     shaper: AbstractRewardShaper,
+    numbers: Numbers,
     states: PyTree,
     trajectories: Trajectory,
     iteration: Int32[Array, ""],
@@ -143,11 +164,11 @@ def _fit(
     """Every seed of a group; the iteration stays unbatched, so that branches on it do too."""
 
     def fit(
-        state: PyTree, trajectory: Trajectory, key: PRNGKeyArray
+        numbers: Numbers, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray
     ) -> tuple[PyTree, Measurements]:
-        return shaper.fit(state, trajectory, iteration, key=key)
+        return with_numbers(shaper, numbers).fit(state, trajectory, iteration, key=key)
 
-    return jax.vmap(fit)(states, trajectories, keys)
+    return jax.vmap(fit)(numbers, states, trajectories, keys)
 
 
 def _joined(groups: Sequence[Tree]) -> Tree:

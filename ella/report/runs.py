@@ -14,7 +14,8 @@ import numpy as np
 
 from ella.errors import InputError
 from ella.methods.registry import paper_bonus
-from ella.runs.directory import CIRCUMSTANCES_FILE, CONFIG_FILE, FORMAT_VERSION
+from ella.runs.config_file import CONFIG_FILE
+from ella.runs.directory import CIRCUMSTANCES_FILE, FORMAT_VERSION
 from ella.runs.identity import defaults
 from ella.runs.metrics import FILE_NAME, read_rows
 from ella.settings_table import flat

@@ -8,9 +8,8 @@ from typing import Any
 
 from ella.errors import InputError, unknown_name
 from ella.runs.planned_run import PlannedRun
-from ella.settings_table import updated
 from ella.training import presets
-from ella.training.settings import Settings
+from ella.training.settings import TrainingSettings, from_table
 from ella.world import tasks
 
 HIGH_LEVEL = (
@@ -157,31 +156,8 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
     {
         "smoke": Scale(
             "tiny networks, seconds a run: to see that everything works",
-            {task: Budget(6400, seeds=2, preset="small") for task in HIGH_LEVEL},
-            {
-                "ppo": {"epochs": 1},
-                "log": {"every": 5, "checkpoint_every": 5},
-                "ella": {
-                    "termination": {
-                        "episodes": 64,
-                        "validation_episodes": 16,
-                        "batch": 64,
-                        "max_steps": 20,
-                        "evaluate_every": 10,
-                        "network": {"width": 16, "instruction_width": 16, "head_width": 16},
-                    },
-                    "oracle": {"after_frames": 3200},
-                },
-                "learn": {
-                    "training": {
-                        "episodes": 64,
-                        "validation_episodes": 16,
-                        "batch": 64,
-                        "epochs": 2,
-                        "network": {"width": 16},
-                    }
-                },
-            },
+            {task: Budget(6400, seeds=2, preset="smoke") for task in HIGH_LEVEL},
+            {"ppo": {"epochs": 1}, "log": {"every": 5, "checkpoint_every": 5}},
         ),
         "short": Scale(
             "as many frames as show the difference, in bfloat16",
@@ -263,11 +239,11 @@ def planned_runs(
     ]
 
 
-def _settings(scale: Scale, row: Row) -> Settings:
+def _settings(scale: Scale, row: Row) -> TrainingSettings:
     budget = scale.budgets[row.task]
     settings = replace(
-        presets.find(budget.preset), method=row.method, frames=budget.frames, seeds=budget.seeds
+        presets.find(budget.preset, row.method), frames=budget.frames, seeds=budget.seeds
     )
     for changes in (scale.changes, row.changes):
-        settings = updated(settings, dict(changes), where=row.name)
+        settings = from_table(changes, settings, where=row.name)
     return settings

@@ -1,30 +1,30 @@
 """Training many runs: which of them share a program, and which are done."""
 
-from collections.abc import Callable, Sequence
+import logging
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ella.errors import InputError
 from ella.runs import directory as run_directory
 from ella.runs import metrics
+from ella.runs.config_file import CONFIG_FILE, read_run
 from ella.runs.identity import identity
 from ella.runs.planned_run import PlannedRun, seeds_of
-from ella.runs.run import (
+from ella.runs.training_run import (
     Outcome,
     RunResult,
     Sinks,
     can_train_together,
     store_of,
-    train_together,
+    train_runs,
 )
 
-MOST_SEEDS = 16
-"""Seeds trained as one program: more would gain little and need more memory."""
-
-Say = Callable[[str], None]
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunProgress:
     """How far a run has come."""
 
     frames: int
@@ -32,12 +32,12 @@ class Standing:
     finished: bool
 
 
-def standing(planned: PlannedRun) -> Standing:
+def run_progress(planned: PlannedRun) -> RunProgress:
     """Where a planned run stands in its directory; an error if another run is there."""
     directory, settings = planned.directory, planned.settings
-    if not (directory / run_directory.CONFIG_FILE).exists():
-        return Standing(0, finished=False)
-    spec, before = run_directory.read_run(directory)
+    if not (directory / CONFIG_FILE).exists():
+        return RunProgress(0, finished=False)
+    spec, before = read_run(directory)
     if identity(spec, before) != identity(planned.spec, settings):
         raise InputError(
             f"{directory} holds a run with other settings; name another folder with --out"
@@ -45,12 +45,10 @@ def standing(planned: PlannedRun) -> Standing:
     frames = metrics.frames_reached(directory)
     policies = directory / run_directory.POLICIES
     exported = all((policies / f"seed-{seed}.json").exists() for seed in settings.seed_numbers)
-    return Standing(frames, finished=frames >= settings.total_frames and exported)
+    return RunProgress(frames, finished=frames >= settings.total_frames and exported)
 
 
-def groups_of(
-    runs: Sequence[PlannedRun], most_seeds: int = MOST_SEEDS
-) -> list[tuple[PlannedRun, ...]]:
+def groups_of(runs: Sequence[PlannedRun], most_seeds: int) -> list[tuple[PlannedRun, ...]]:
     """Runs to be trained together, in the order of the first of each group.
 
     Runs that were begun apart stay apart: they share a program only from a checkpoint they all
@@ -79,17 +77,17 @@ def _share_a_checkpoint(group: Sequence[PlannedRun]) -> bool:
 
 def unfinished(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
     """Those that still need training."""
-    return [planned for planned in runs if not standing(planned).finished]
+    return [planned for planned in runs if not run_progress(planned).finished]
 
 
 def seed_frames_left(planned: PlannedRun) -> int:
     """Frames of all seeds still to train."""
-    left = planned.settings.total_frames - standing(planned).frames
+    left = planned.settings.total_frames - run_progress(planned).frames
     return max(left, 0) * planned.settings.seeds
 
 
 def train_here(
-    groups: Sequence[Sequence[PlannedRun]], *, sinks: Sinks, say: Say, command: Sequence[str]
+    groups: Sequence[Sequence[PlannedRun]], *, sinks: Sinks, command: Sequence[str]
 ) -> list[RunResult]:
     """Train groups one after another on this machine's devices, each resumed where it stands.
 
@@ -98,8 +96,20 @@ def train_here(
     results: list[RunResult] = []
     for index, group in enumerate(groups):
         names = ", ".join(planned.directory.name for planned in group)
-        say(f"program {index + 1} of {len(groups)}: {names}")
-        results += train_together(group, resume=True, sinks=sinks, say=say, command=command)
+        logger.info("program %d of %d: %s", index + 1, len(groups), names)
+        results += train_runs(group, resume=True, sinks=sinks, command=command)
         if any(result.outcome == Outcome.INTERRUPTED for result in results):
             break
     return results
+
+
+def known_rate(group: Sequence[PlannedRun], runs: Sequence[PlannedRun]) -> float | None:
+    """Frames a second of all seeds of a program, as logged by begun ones of `runs` with the same
+    learner; None if there is none."""
+    rates = [
+        rate
+        for planned in runs
+        if planned.settings.ppo == group[0].settings.ppo
+        and (rate := metrics.last_rate(planned.directory)) is not None
+    ]
+    return statistics.median(rates) if rates else None

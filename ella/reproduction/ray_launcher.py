@@ -1,8 +1,9 @@
 """Training many runs on a Ray cluster: one task per program, resumed elsewhere if a worker dies."""
 
+import logging
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,12 @@ from ella.errors import InputError
 from ella.offline.cache import CACHE_VARIABLE
 from ella.runs.metrics import frames_reached
 from ella.runs.planned_run import PlannedRun
-from ella.runs.run import RunResult, train_together
+from ella.runs.training_run import RunResult, train_runs
+
+logger = logging.getLogger(__name__)
 
 RETRIES = 3
-"""How often a program is begun again where its newest checkpoint stands after its worker died."""
+"""How often a program is resumed from its newest checkpoint after its worker died."""
 POLL_SECONDS = 5.0
 CONNECT_SECONDS = 5.0
 
@@ -26,12 +29,11 @@ def train_on_ray(
     address: str | None,
     gpus: float | None,
     cpus: float,
-    say: Callable[[str], None],
     command: Sequence[str],
 ) -> list[RunResult]:
     """Train groups as tasks of the cluster at `address` (None: one of its own on this machine).
 
-    A task takes `gpus` GPUs (by default one where the cluster has any) and `cpus` processors. Run
+    A task takes `gpus` GPUs (by default one where the cluster has any) and `cpus` CPUs. Run
     directories must lie where every machine of the cluster sees them.
     """
     try:
@@ -52,7 +54,7 @@ def train_on_ray(
             gpus = 1.0 if present.get("GPU", 0) else 0.0
         for what, asked in (("GPU", gpus), ("CPU", cpus)):
             if asked > present.get(what, 0):
-                say(f"warning: a task asks for {asked:g} {what}, more than the cluster has now")
+                logger.warning(f"a task asks for {asked:g} {what}, more than the cluster has now")
         task = ray.remote(
             num_cpus=cpus,
             num_gpus=gpus,
@@ -63,13 +65,13 @@ def train_on_ray(
         )(_train_group)
         # Takes no processor from the tasks, and is lost with the driver only.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-        remarks = ray.remote(_Remarks).options(num_cpus=0, scheduling_strategy=here).remote()
+        records = ray.remote(_Records).options(num_cpus=0, scheduling_strategy=here).remote()
         pending = {
-            task.remote([_portable(planned) for planned in group], list(command), remarks): group
+            task.remote([_portable(planned) for planned in group], list(command), records): group
             for group in groups
         }
-        say(f"programs: {len(pending)}; machines in the cluster: {len(ray.nodes())}")
-        return _gathered(ray, pending, remarks, say)
+        logger.info("programs: %d; machines in the cluster: %d", len(pending), len(ray.nodes()))
+        return _gathered(ray, pending, records)
     finally:
         ray.shutdown()
 
@@ -91,34 +93,45 @@ def _check_reachable(address: str | None) -> None:
         raise InputError(f"no Ray cluster at {address}: {error.strerror or error}") from error
 
 
-class _Remarks:
-    """What workers say and the driver has not taken yet."""
+class _Records:
+    """Log records of workers that the driver has not taken yet."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        self._records: list[tuple[int, str]] = []
 
-    def add(self, line: str) -> None:
-        self._lines.append(line)
+    def add(self, level: int, line: str) -> None:
+        self._records.append((level, line))
 
-    def take(self) -> list[str]:
-        lines, self._lines = self._lines, []
-        return lines
+    def take(self) -> list[tuple[int, str]]:
+        records, self._records = self._records, []
+        return records
+
+
+class _ToDriver(logging.Handler):
+    """Sends a worker's log records to the driver, after the names of its runs."""
+
+    def __init__(self, records: Any, names: str) -> None:
+        super().__init__(logging.INFO)
+        self._records, self._names = records, names
+
+    def emit(self, record: logging.LogRecord) -> None:
+        import ray
+
+        # Training is worth more than what is logged about it.
+        with suppress(ray.exceptions.RayError):
+            ray.get(
+                self._records.add.remote(record.levelno, f"{self._names}: {record.getMessage()}")
+            )
 
 
 def _train_group(
-    group: Sequence[PlannedRun], command: Sequence[str], remarks: Any
+    group: Sequence[PlannedRun], command: Sequence[str], records: Any
 ) -> list[RunResult]:
-    """In a worker: start, or go on where the newest checkpoint stands."""
-    import ray
-
-    names = _names(group)
-
-    def say(line: str) -> None:
-        # Training is worth more than what is said about it.
-        with suppress(ray.exceptions.RayError):
-            ray.get(remarks.add.remote(f"{names}: {line}"))
-
-    return train_together(group, resume=True, say=say, command=command)
+    """In a worker: start, or resume from the newest checkpoint."""
+    package = logging.getLogger("ella")
+    package.setLevel(logging.INFO)
+    package.addHandler(_ToDriver(records, _names(group)))
+    return train_runs(group, resume=True, command=command)
 
 
 def _names(group: Sequence[PlannedRun]) -> str:
@@ -130,16 +143,14 @@ def _portable(planned: PlannedRun) -> PlannedRun:
     return replace(planned, directory=planned.directory.resolve())
 
 
-def _gathered(
-    ray: Any, pending: dict[Any, Sequence[PlannedRun]], remarks: Any, say: Callable[[str], None]
-) -> list[RunResult]:
+def _gathered(ray: Any, pending: dict[Any, Sequence[PlannedRun]], records: Any) -> list[RunResult]:
     results: list[RunResult] = []
-    told: dict[str, int] = {}
+    logged: dict[str, int] = {}
     while pending:
         done, _ = ray.wait(list(pending), num_returns=1, timeout=POLL_SECONDS)
         with suppress(ray.exceptions.RayError):
-            for line in ray.get(remarks.take.remote()):
-                say(line)
+            for level, line in ray.get(records.take.remote()):
+                logger.log(level, line)
         for reference in done:
             group = pending.pop(reference)
             names = _names(group)
@@ -152,17 +163,17 @@ def _gathered(
             except ray.exceptions.RayError as error:
                 raise InputError(
                     f"{names}: the worker died more than {RETRIES} times; run the command again "
-                    "to go on"
+                    "to resume"
                 ) from error
-            say(f"done: {names}")
+            logger.info("done: %s", names)
         for group in pending.values():
             for planned in group:
                 frames = 0
                 # A line about progress is not worth ending the others for.
                 with suppress(InputError):
                     frames = frames_reached(planned.directory)
-                if frames > told.get(planned.directory.name, 0):
-                    told[planned.directory.name] = frames
+                if frames > logged.get(planned.directory.name, 0):
+                    logged[planned.directory.name] = frames
                     total = planned.settings.total_frames
-                    say(f"{planned.directory.name}: {frames:,}/{total:,} frames a seed")
+                    logger.info(f"{planned.directory.name}: {frames:,}/{total:,} frames a seed")
     return results

@@ -25,12 +25,11 @@ import jax
 import ella
 from ella.durable_files import write_durably
 from ella.errors import InputError
-from ella.settings_table import read_table, to_json, updated
-from ella.training.settings import Settings
+from ella.runs.config_file import CONFIG_FILE, write_config
+from ella.settings_table import read_table
+from ella.training.settings import TrainingSettings
 from ella.world.tasks import TaskSpec
 
-FORMAT_VERSION = 1
-CONFIG_FILE = "config.json"
 CIRCUMSTANCES_FILE = "run.json"
 CHECKPOINTS = "checkpoints"
 POLICIES = "policies"
@@ -42,7 +41,7 @@ LOCK_FILE = ".lock"
 def claimed(
     directory: Path,
     spec: TaskSpec,
-    settings: Settings,
+    settings: TrainingSettings,
     *,
     resume: bool,
     command: Sequence[str],
@@ -127,41 +126,6 @@ def _record_circumstances(
             earlier = first.get("resumed")
             now = {**first, "resumed": [*(earlier if isinstance(earlier, list) else []), now]}
     _write_table(path, now)
-
-
-def write_config(directory: Path, spec: TaskSpec, settings: Settings) -> None:
-    """Save the resolved configuration."""
-    table = {"format_version": FORMAT_VERSION, "task": to_json(spec), **to_json(settings)}
-    _write_table(directory / CONFIG_FILE, table)
-
-
-def read_config(path: Path, default: Settings | None = None) -> tuple[TaskSpec | None, Settings]:
-    """The task (where it is told) and the settings in a file; what is not told is `default`'s."""
-    table = read_table(path)
-    if table.pop("format_version", FORMAT_VERSION) != FORMAT_VERSION:
-        raise InputError(
-            f"{path} is of another format version; this program reads {FORMAT_VERSION}"
-        )
-    task = table.pop("task", None)
-    settings = updated(default or Settings(), table, where=str(path))
-    return (None if task is None else spec_of(task, where=str(path))), settings
-
-
-def read_run(directory: Path) -> tuple[TaskSpec, Settings]:
-    """The task and the settings of a run."""
-    if not (directory / CONFIG_FILE).is_file():
-        raise InputError(f"{directory} is not a run: it has no {CONFIG_FILE}")
-    spec, settings = read_config(directory / CONFIG_FILE)
-    if spec is None:
-        raise InputError(f"{directory / CONFIG_FILE} names no task")
-    return spec, settings
-
-
-def spec_of(table: Any, *, where: str) -> TaskSpec:
-    """The task of a JSON table of its fields."""
-    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
-        raise InputError(f"{where}: task: expected a table with a name")
-    return updated(TaskSpec(table["name"], ("goto",), cols=1), table, where=f"{where}: task")
 
 
 @contextmanager

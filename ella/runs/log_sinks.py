@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ella.errors import InputError
-from ella.runs.metrics import LogLine
+from ella.training.log_line import LogLine
 
 
 class AbstractLogSink(ABC):

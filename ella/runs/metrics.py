@@ -4,15 +4,11 @@ import csv
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-
-import jax
-import numpy as np
 
 from ella.durable_files import write_durably
 from ella.errors import InputError
-from ella.measurement import Measurements
+from ella.training.log_line import LogLine
 
 FILE_NAME = "metrics.csv"
 LONGEST_LINE = 1 << 16
@@ -20,43 +16,6 @@ LONGEST_LINE = 1 << 16
 CLOCK_COLUMNS = ("seconds", "frames_per_second")
 """Columns that depend on the clock; all others are the same whenever a run is repeated."""
 LEADING_COLUMNS = ("seed", "iteration", "frames", *CLOCK_COLUMNS)
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """The measurements since the line before, averaged, for every seed."""
-
-    iteration: int
-    """Iterations done."""
-    frames: int
-    """Environment steps done by each seed."""
-    seconds: float
-    """Spent training since the run began, all its parts together."""
-    frames_per_second: float
-    """Of all seeds together, since the line before."""
-    values: dict[str, np.ndarray]
-    """Per name float64[seeds]; NaN where nothing was measured."""
-
-    def mean(self, name: str) -> float:
-        """Over the seeds that measured something; NaN if none did or the name is unknown."""
-        values = self.values.get(name, np.array([np.nan]))
-        finite = values[~np.isnan(values)]
-        return float(finite.mean()) if finite.size else math.nan
-
-
-def averages(measurements: Measurements) -> dict[str, np.ndarray]:
-    """Means of sums with a leading seed axis, NaN where nothing was counted."""
-    found = {}
-    for name, mean in jax.device_get(measurements).items():
-        total, count = np.asarray(mean.total, np.float64), np.asarray(mean.count, np.float64)
-        found[name] = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
-    return found
-
-
-def non_finite(measurements: Measurements) -> list[str]:
-    """Names of measurements whose sums are not finite for some seed."""
-    sums = jax.device_get(measurements)
-    return [name for name, mean in sums.items() if not np.isfinite(mean.total).all()]
 
 
 class MetricsFile:
@@ -118,17 +77,27 @@ def read_rows(directory: Path) -> list[dict[str, str]]:
 
 def frames_reached(directory: Path) -> int:
     """Frames of each seed in a run's CSV file, by its last whole line; 0 if there is none yet."""
+    last = _last_value(directory, "frames")
+    return 0 if last is None else int(last)
+
+
+def last_rate(directory: Path) -> float | None:
+    """Frames a second of all seeds of a run's program, by the last whole line of its CSV file."""
+    return _last_value(directory, "frames_per_second")
+
+
+def _last_value(directory: Path, column: str) -> float | None:
     if not (directory / FILE_NAME).exists():
-        return 0
+        return None
     try:
         with (directory / FILE_NAME).open("rb") as file:
             header = file.readline()
             file.seek(max(len(header), file.seek(0, io.SEEK_END) - LONGEST_LINE))
             *lines, _ = file.read().split(b"\n")
         if not lines:
-            return 0
+            return None
         names, last = (line.decode().strip().split(",") for line in (header, lines[-1]))
-        return int(last[names.index("frames")])
+        return float(last[names.index(column)])
     except OSError as error:
         raise InputError(f"no metrics in {directory}: {error.strerror}") from error
     except (ValueError, IndexError) as error:

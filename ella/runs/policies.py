@@ -16,7 +16,8 @@ from ella.errors import InputError
 from ella.networks.actor_critic import ActorCritic, RunningStatistics
 from ella.networks.settings import NetworkSettings
 from ella.runs.checkpoint import named_arrays, replace_arrays
-from ella.runs.directory import CONFIG_FILE, POLICIES, spec_of
+from ella.runs.config_file import CONFIG_FILE, spec_of
+from ella.runs.directory import POLICIES
 from ella.settings_table import read_table, to_json, updated
 from ella.training.settings import Settings
 from ella.world.grammar import VOCABULARY

@@ -11,7 +11,7 @@ from ella.errors import InputError
 from ella.ppo.iteration import TrainState, init_train_state
 from ella.runs import directory as run_directory
 from ella.runs.planned_run import PlannedRun
-from ella.runs.run import run_shaper, store_of
+from ella.runs.training_run import run_shaper, store_of
 from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.shaper import AbstractRewardShaper, Sum
 from ella.training.program import training_key

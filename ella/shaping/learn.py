@@ -2,33 +2,15 @@
 
 from dataclasses import dataclass
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32, PRNGKeyArray
 
-from ella.errors import InputError
 from ella.measurement import Measurements, mean_of
 from ella.networks.action_frequency import ActionFrequencyModel
-from ella.shaping.shaper import AbstractRewardShaper
+from ella.shaping.shaper import AbstractRewardShaper, Number
 from ella.trajectory import Trajectory
 from ella.world.encoding import NUM_ACTIONS
-
-
-@dataclass(frozen=True)
-class LearnSettings:
-    """What LEARN pays."""
-
-    coefficient: float = 0.01
-    """Of the potential's change, in units of the scaled reward."""
-    discount: float = 0.99
-    """Of the new potential; must be the learner's discount, or the optimal policy may change."""
-
-    def __post_init__(self) -> None:
-        if self.coefficient < 0:
-            raise InputError(f"learn coefficient must not be negative, not {self.coefficient}")
-        if not 0.0 < self.discount <= 1.0:
-            raise InputError(f"learn discount must lie in (0, 1], not {self.discount}")
 
 
 @jax.tree_util.register_dataclass
@@ -50,7 +32,10 @@ class LearnShaper(AbstractRewardShaper):
     """
 
     model: ActionFrequencyModel
-    settings: LearnSettings = eqx.field(static=True)
+    coefficient: Number
+    """Of the potential's change, in units of the scaled reward."""
+    discount: Number
+    """Of the new potential; must be the learner's discount, or the optimal policy may change."""
 
     def init(self, num_envs: int, *, key: PRNGKeyArray) -> LearnState:
         return LearnState(jnp.zeros((num_envs, NUM_ACTIONS), jnp.int32), jnp.zeros(num_envs))
@@ -71,7 +56,7 @@ class LearnShaper(AbstractRewardShaper):
         )
         before = jnp.concatenate([state.potential[None], potential[:-1]])
         before = jnp.where(trajectory.first, at_start[trajectory.instruction_row], before)
-        bonus = self.settings.coefficient * (self.settings.discount * potential - before)
+        bonus = self.coefficient * (self.discount * potential - before)
         measurements = {
             "learn_bonus": mean_of(bonus),
             "learn_potential": mean_of(potential),

@@ -8,44 +8,15 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int32, PRNGKeyArray, UInt8
 
-from ella.errors import InputError
 from ella.measurement import Measurements, mean_of
 from ella.networks.novelty import ConvolutionalEncoder, DenseLayers
-from ella.shaping.shaper import AbstractRewardShaper
+from ella.shaping.shaper import AbstractRewardShaper, Number
 from ella.shaping.visits import Visits, count_visits, no_visits
 from ella.trajectory import Trajectory
 
 STRIDES = (1, 2, 2)
 SMALLEST_SQUARE = 1e-12
 """Below it a distance has no gradient: the root's would not be finite."""
-
-
-@dataclass(frozen=True)
-class NoveldSettings:
-    """What NovelD pays, and how its predictor learns. The defaults are those of its release."""
-
-    coefficient: float = 0.5
-    """The bonus for one unit of novelty, in units of the scaled reward."""
-    known_share: float = 0.5
-    """Alpha: the share of the earlier state's novelty that is taken off."""
-    channels: tuple[int, int, int] = (32, 128, 512)
-    """Of the random encoder's convolutions."""
-    width: int = 1024
-    """Of the random encoder's dense layers and the predictor's first two."""
-    features: int = 128
-    """Of the target's and the predictor's other layers."""
-    learning_rate: float = 1e-4
-    """Of Adam; one step per rollout."""
-    max_gradient_norm: float = 40.0
-    """Gradients of the predictor are scaled down to this norm."""
-
-    def __post_init__(self) -> None:
-        if self.coefficient < 0:
-            raise InputError(f"noveld coefficient must not be negative, not {self.coefficient}")
-        if self.learning_rate <= 0:
-            raise InputError("noveld learning_rate must be positive")
-        if min(*self.channels, self.width, self.features) < 1:
-            raise InputError("noveld channels, width and features must be at least 1")
 
 
 @jax.tree_util.register_dataclass
@@ -65,24 +36,29 @@ class NoveldShaper(AbstractRewardShaper):
     """Pays for max(novelty after - alpha * novelty before, 0) where the episode has not come to
     the state before; novelty is the distance of the predictor from the target."""
 
-    settings: NoveldSettings = eqx.field(static=True)
     horizon: int = eqx.field(static=True)
     """The length of the longest episode."""
+    coefficient: Number
+    """The bonus for one unit of novelty, in units of the scaled reward."""
+    known_share: Number
+    """Alpha: the share of the earlier state's novelty that is taken off."""
+    channels: tuple[int, int, int] = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+    features: int = eqx.field(static=True)
+    learning_rate: Number
+    max_gradient_norm: Number
 
     def init(self, num_envs: int, *, key: PRNGKeyArray) -> NoveldState:
-        settings = self.settings
-        width, features = settings.width, settings.features
+        width, features = self.width, self.features
         encoder_key, target_key, predictor_key = jax.random.split(key, 3)
         predictor = DenseLayers(
             (width, width, width, features, features, features), key=predictor_key
         )
         return NoveldState(
-            encoder=ConvolutionalEncoder(
-                settings.channels, STRIDES, (width, width), key=encoder_key
-            ),
+            encoder=ConvolutionalEncoder(self.channels, STRIDES, (width, width), key=encoder_key),
             target=DenseLayers((width, *(features,) * 4), key=target_key),
             predictor=predictor,
-            optimiser=_optimiser(settings).init(predictor),
+            optimiser=self._optimiser().init(predictor),
             visits=no_visits(num_envs, self.horizon),
         )
 
@@ -93,8 +69,8 @@ class NoveldShaper(AbstractRewardShaper):
         before, after = _novelty(state.predictor, state.target(encoded), encoded)
         visits, counted = count_visits(state.visits, trajectory)
         is_new = counted == 1
-        gained = jnp.maximum(after - self.settings.known_share * before, 0.0)
-        bonus = self.settings.coefficient * jnp.where(is_new, gained, 0.0)
+        gained = jnp.maximum(after - self.known_share * before, 0.0)
+        bonus = self.coefficient * jnp.where(is_new, gained, 0.0)
         measurements = {
             "noveld_bonus": mean_of(bonus),
             "noveld_novelty": mean_of(after),
@@ -117,11 +93,17 @@ class NoveldShaper(AbstractRewardShaper):
             return _novelty(predictor, targets, encoded).mean(1).sum()
 
         loss, gradient = jax.value_and_grad(loss_of)(state.predictor)
-        changes, optimiser = _optimiser(self.settings).update(gradient, state.optimiser)
+        changes, optimiser = self._optimiser().update(gradient, state.optimiser)
         predictor = optax.apply_updates(state.predictor, changes)
         return replace(state, predictor=predictor, optimiser=optimiser), {
             "noveld_loss": mean_of(loss)
         }
+
+    def _optimiser(self) -> optax.GradientTransformation:
+        return optax.chain(
+            optax.clip_by_global_norm(self.max_gradient_norm),
+            optax.adam(self.learning_rate),
+        )
 
 
 def _encode(state: NoveldState, image: UInt8[Array, "*rows 7 7 3"]) -> Float[Array, "*rows W"]:
@@ -133,10 +115,3 @@ def _novelty(
 ) -> Float[Array, "*rows"]:
     squared = jnp.square(predictor(encoded) - targets).sum(-1)
     return jnp.sqrt(jnp.maximum(squared, SMALLEST_SQUARE))
-
-
-def _optimiser(settings: NoveldSettings) -> optax.GradientTransformation:
-    return optax.chain(
-        optax.clip_by_global_norm(settings.max_gradient_norm),
-        optax.adam(settings.learning_rate),
-    )

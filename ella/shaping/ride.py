@@ -8,45 +8,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int32, PRNGKeyArray
 
-from ella.errors import InputError
 from ella.measurement import Measurements, mean_of
 from ella.networks.impact import ImpactNetworks, impact_networks
-from ella.shaping.shaper import AbstractRewardShaper
+from ella.shaping.shaper import AbstractRewardShaper, Number
 from ella.shaping.visits import Visits, count_visits, no_visits
 from ella.trajectory import Trajectory
 
 SMALLEST_SQUARE = 1e-12
 """Below it a distance has no gradient: the root's would not be finite."""
-
-
-@dataclass(frozen=True)
-class RideSettings:
-    """What RIDE pays, and how its networks learn. Losses, rates and sizes are the original's."""
-
-    coefficient: float = 0.1
-    """Lambda_R: the bonus for one unit of change, in units of the scaled reward. The paper tunes it
-    within 0.1, 0.5 and 1."""
-    episodic_counts: bool = False
-    """Whether the bonus is divided by the root of how often the episode has come to the state, as
-    in the original; the paper does not mention it."""
-    forward_coefficient: float = 10.0
-    """Weight of the forward model's loss."""
-    inverse_coefficient: float = 0.1
-    """Weight of the inverse model's loss."""
-    learning_rate: float = 1e-4
-    """Of RMSprop; one step per rollout."""
-    decay: float = 0.99
-    """Of RMSprop's mean of squares."""
-    epsilon: float = 1e-5
-    """Of RMSprop."""
-    max_gradient_norm: float = 40.0
-    """Gradients of each of the three networks are scaled down to this norm."""
-
-    def __post_init__(self) -> None:
-        if self.coefficient < 0:
-            raise InputError(f"ride coefficient must not be negative, not {self.coefficient}")
-        if self.learning_rate <= 0:
-            raise InputError("ride learning_rate must be positive")
 
 
 @jax.tree_util.register_dataclass
@@ -80,16 +49,28 @@ class RideShaper(AbstractRewardShaper):
     language enters.
     """
 
-    settings: RideSettings = eqx.field(static=True)
     horizon: int = eqx.field(static=True)
     """The length of the longest episode."""
+    coefficient: Number
+    """The bonus for one unit of change, in units of the scaled reward."""
+    episodic_counts: bool = eqx.field(static=True)
+    """Whether the bonus is divided by the root of the episode's visits to the state."""
+    forward_coefficient: Number
+    inverse_coefficient: Number
+    """Weights of the two models' losses."""
+    learning_rate: Number
+    decay: Number
+    epsilon: Number
+    """Of RMSprop."""
+    max_gradient_norm: Number
+    """Of each of the three networks."""
 
     def init(self, num_envs: int, *, key: PRNGKeyArray) -> RideState:
         networks = impact_networks(key=key)
         return RideState(
             networks=networks,
-            optimiser=_optimiser(self.settings).init(networks),
-            visits=no_visits(num_envs, self.horizon) if self.settings.episodic_counts else None,
+            optimiser=self._optimiser().init(networks),
+            visits=no_visits(num_envs, self.horizon) if self.episodic_counts else None,
         )
 
     def shape(
@@ -98,7 +79,7 @@ class RideShaper(AbstractRewardShaper):
         # A step changes few cells, so embeddings are subtracted that are nearly equal.
         with jax.default_matmul_precision("highest"):
             now, after = _embed(state.networks, trajectory)
-        bonus = self.settings.coefficient * jnp.linalg.norm(after - now, axis=-1)
+        bonus = self.coefficient * jnp.linalg.norm(after - now, axis=-1)
         visits = state.visits
         if visits is not None:
             visits, counted = count_visits(visits, trajectory)
@@ -114,18 +95,17 @@ class RideShaper(AbstractRewardShaper):
         *,
         key: PRNGKeyArray,
     ) -> tuple[RideState, Measurements]:
-        settings = self.settings
-        (_, errors), gradient = jax.value_and_grad(dynamics_loss, has_aux=True)(
-            state.networks, settings, trajectory
+        (_, errors), gradient = jax.value_and_grad(self.dynamics_loss, has_aux=True)(
+            state.networks, trajectory
         )
-        clip = optax.clip_by_global_norm(settings.max_gradient_norm)
+        clip = optax.clip_by_global_norm(self.max_gradient_norm)
         gradient = ImpactNetworks(
             *(
                 clip.update(part, clip.init(part))[0]
                 for part in (gradient.embedding, gradient.forward, gradient.inverse)
             )
         )
-        changes, optimiser = _optimiser(settings).update(gradient, state.optimiser)
+        changes, optimiser = self._optimiser().update(gradient, state.optimiser)
         networks = optax.apply_updates(state.networks, changes)
         measurements = {
             "ride_forward_error": mean_of(errors.distance),
@@ -134,31 +114,29 @@ class RideShaper(AbstractRewardShaper):
         }
         return RideState(networks, optimiser, state.visits), measurements
 
+    def dynamics_loss(
+        self, networks: ImpactNetworks, trajectory: Trajectory
+    ) -> tuple[Float[Array, ""], DynamicsErrors]:
+        """The models' weighted losses, summed over time and averaged over environments. Both
+        embeddings learn from both."""
+        now, after = _embed(networks, trajectory)
+        error = networks.predict(now, trajectory.action) - after
+        squared = jnp.square(error).sum(-1)
+        distance = jnp.sqrt(jnp.maximum(squared, SMALLEST_SQUARE))
+        scores = jax.nn.log_softmax(networks.recognise(now, after))
+        taken = jax.nn.one_hot(trajectory.action, scores.shape[-1], dtype=scores.dtype)
+        surprise = -(scores * taken).sum(-1)
+        loss = self.forward_coefficient * distance + self.inverse_coefficient * surprise
+        recognised = (scores.argmax(-1) == trajectory.action).astype(jnp.float32)
+        return loss.mean(1).sum(), DynamicsErrors(distance, surprise, recognised)
 
-def dynamics_loss(
-    networks: ImpactNetworks, settings: RideSettings, trajectory: Trajectory
-) -> tuple[Float[Array, ""], DynamicsErrors]:
-    """The models' weighted losses, summed over time and averaged over environments. Both
-    embeddings learn from both."""
-    now, after = _embed(networks, trajectory)
-    error = networks.predict(now, trajectory.action) - after
-    squared = jnp.square(error).sum(-1)
-    distance = jnp.sqrt(jnp.maximum(squared, SMALLEST_SQUARE))
-    scores = jax.nn.log_softmax(networks.recognise(now, after))
-    taken = jax.nn.one_hot(trajectory.action, scores.shape[-1], dtype=scores.dtype)
-    surprise = -(scores * taken).sum(-1)
-    loss = settings.forward_coefficient * distance + settings.inverse_coefficient * surprise
-    recognised = (scores.argmax(-1) == trajectory.action).astype(jnp.float32)
-    return loss.mean(1).sum(), DynamicsErrors(distance, surprise, recognised)
+    def _optimiser(self) -> optax.GradientTransformation:
+        return optax.rmsprop(
+            self.learning_rate, decay=self.decay, eps=self.epsilon, eps_in_sqrt=False
+        )
 
 
 def _embed(networks: ImpactNetworks, trajectory: Trajectory) -> tuple[Array, Array]:
     """Embeddings of the views before and after each action."""
     both = networks.embedding(jnp.stack([trajectory.image, trajectory.next_image]))
     return both[0], both[1]
-
-
-def _optimiser(settings: RideSettings) -> optax.GradientTransformation:
-    return optax.rmsprop(
-        settings.learning_rate, decay=settings.decay, eps=settings.epsilon, eps_in_sqrt=False
-    )

@@ -12,40 +12,10 @@ from ella.errors import InputError
 from ella.measurement import Measurements, mean_of
 from ella.networks.novelty import ConvolutionalEncoder
 from ella.shaping.running_moments import RunningMoments, merged, no_moments
-from ella.shaping.shaper import AbstractRewardShaper
+from ella.shaping.shaper import AbstractRewardShaper, Number
 from ella.trajectory import Trajectory
 
 CHANNELS, STRIDES = (32, 32, 128), (2, 2, 2)
-
-
-@dataclass(frozen=True)
-class RndSettings:
-    """What RND pays, and how its predictor learns."""
-
-    coefficient: float = 1.0
-    """The bonus for a view whose error is one standard deviation of the discounted sum of errors,
-    in units of the scaled reward."""
-    discount: float = 0.99
-    """Of the sum of errors whose deviation is the unit."""
-    clip: float = 5.0
-    """Inputs lie within this many standard deviations of their mean."""
-    features: int = 512
-    """Of the target, and width of the predictor's dense layers."""
-    learning_rate: float = 1e-4
-    """Of Adam."""
-    epochs: int = 4
-    """Passes of the predictor over each rollout."""
-    minibatches: int = 4
-    """Steps in each pass; divides the frames of a rollout."""
-
-    def __post_init__(self) -> None:
-        if self.coefficient < 0:
-            raise InputError(f"rnd coefficient must not be negative, not {self.coefficient}")
-        if self.learning_rate <= 0:
-            raise InputError("rnd learning_rate must be positive")
-        for name in ("features", "epochs", "minibatches"):
-            if getattr(self, name) < 1:
-                raise InputError(f"rnd {name} must be at least 1, not {getattr(self, name)}")
 
 
 @jax.tree_util.register_dataclass
@@ -73,16 +43,26 @@ class RndShaper(AbstractRewardShaper):
     are.
     """
 
-    settings: RndSettings = eqx.field(static=True)
+    coefficient: Number
+    """The bonus for an error of one unit, in units of the scaled reward."""
+    discount: Number
+    """Of the sum of errors whose deviation is the unit."""
+    clip: Number
+    """Inputs lie within this many standard deviations of their mean."""
+    features: int = eqx.field(static=True)
+    learning_rate: Number
+    epochs: int = eqx.field(static=True)
+    minibatches: int = eqx.field(static=True)
+    """Steps in each epoch; divides the frames of a rollout."""
 
     def init(self, num_envs: int, *, key: PRNGKeyArray) -> RndState:
         target_key, predictor_key = jax.random.split(key)
-        width = self.settings.features
+        width = self.features
         predictor = ConvolutionalEncoder(CHANNELS, STRIDES, (width,) * 3, key=predictor_key)
         return RndState(
             target=ConvolutionalEncoder(CHANNELS, STRIDES, (width,), key=target_key),
             predictor=predictor,
-            optimiser=optax.adam(self.settings.learning_rate).init(predictor),
+            optimiser=optax.adam(self.learning_rate).init(predictor),
             views=no_moments((7, 7, 3)),
             sums=jnp.zeros(num_envs),
             sum_moments=no_moments(()),
@@ -100,14 +80,14 @@ class RndShaper(AbstractRewardShaper):
             carry: tuple[Array, RunningMoments], error: Float[Array, "B"]
         ) -> tuple[tuple[Array, RunningMoments], None]:
             sums, moments = carry
-            sums = self.settings.discount * sums + error
+            sums = self.discount * sums + error
             return (sums, merged(moments, sums)), None
 
         before = (state.sums, state.sum_moments)
         after, _ = jax.lax.scan(step, before, errors)
         sums, moments = jax.tree.map(lambda new, old: jnp.where(is_known, new, old), after, before)
         is_paid = state.unit > 0
-        bonus = self.settings.coefficient * errors / jnp.where(is_paid, state.unit, 1.0)
+        bonus = self.coefficient * errors / jnp.where(is_paid, state.unit, 1.0)
         bonus = jnp.where(is_paid, bonus, 0.0)
         measurements = {"rnd_bonus": mean_of(bonus), "rnd_error": mean_of(errors)}
         return replace(state, sums=sums, sum_moments=moments), bonus, measurements
@@ -120,13 +100,11 @@ class RndShaper(AbstractRewardShaper):
         *,
         key: PRNGKeyArray,
     ) -> tuple[RndState, Measurements]:
-        settings = self.settings
         views = trajectory.next_image.reshape(-1, 7, 7, 3)
         frames = views.shape[0]
-        if frames % settings.minibatches:
+        if frames % self.minibatches:
             raise InputError(
-                f"rnd minibatches {settings.minibatches} must divide the {frames} frames of a "
-                "rollout"
+                f"rnd minibatches {self.minibatches} must divide the {frames} frames of a rollout"
             )
         has_errors = state.sum_moments.count > 0
         state = replace(
@@ -136,7 +114,7 @@ class RndShaper(AbstractRewardShaper):
         )
         inputs = self._inputs(state, views)
         targets = state.target(inputs)
-        optimiser = optax.adam(settings.learning_rate)
+        optimiser = optax.adam(self.learning_rate)
 
         def learn(
             carry: tuple[ConvolutionalEncoder, optax.OptState], rows: Int32[Array, "n"]
@@ -148,9 +126,9 @@ class RndShaper(AbstractRewardShaper):
             changes, optimiser_state = optimiser.update(gradient, optimiser_state)
             return (optax.apply_updates(predictor, changes), optimiser_state), loss
 
-        keys = jax.random.split(key, settings.epochs)
+        keys = jax.random.split(key, self.epochs)
         shuffled = jax.vmap(lambda one: jax.random.permutation(one, frames))(keys)
-        rows = shuffled.reshape(settings.epochs * settings.minibatches, -1)
+        rows = shuffled.reshape(self.epochs * self.minibatches, -1)
         (predictor, optimiser_state), losses = jax.lax.scan(
             learn, (state.predictor, state.optimiser), rows
         )
@@ -162,7 +140,7 @@ class RndShaper(AbstractRewardShaper):
     ) -> Float[Array, "*rows 7 7 3"]:
         """Views in standard deviations from their mean, clipped."""
         centred = image.astype(jnp.float32) - state.views.mean
-        return jnp.clip(centred / state.views.deviation, -self.settings.clip, self.settings.clip)
+        return jnp.clip(centred / state.views.deviation, -self.clip, self.clip)
 
 
 def _errors(

@@ -1,6 +1,8 @@
 """The interface of every reward shaper, and the two that need no learning."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import equinox as eqx
@@ -10,6 +12,9 @@ from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.measurement import Measurements
 from ella.trajectory import Trajectory
+
+Number = int | float | Float[Array, ""]
+"""A setting: a plain number is compiled in, an array is swept over by `vmap`."""
 
 
 class AbstractRewardShaper(eqx.Module):
@@ -110,3 +115,34 @@ class Sum(AbstractRewardShaper):
 def _merge(measurements: Measurements, name: str, found: Measurements) -> None:
     for key, value in found.items():
         measurements[f"{name}_{key}" if key in measurements else key] = value
+
+
+def with_numbers(
+    shaper: AbstractRewardShaper, numbers: Mapping[str, Number]
+) -> AbstractRewardShaper:
+    """The shaper with some of its numeric fields replaced; a sum's are named `part.field`."""
+    for name, value in numbers.items():
+        *part, field = name.split(".")
+
+        def leaf(tree: Any, part: list[str] = part, field: str = field) -> Any:
+            return getattr(tree.parts[part[0]] if part else tree, field)
+
+        shaper = eqx.tree_at(leaf, shaper, value)
+    return shaper
+
+
+def numbers_of(shaper: AbstractRewardShaper) -> dict[str, Number]:
+    """The numeric fields of a shaper, which `with_numbers` can replace."""
+    if isinstance(shaper, Sum):
+        return {
+            f"{name}.{field}": value
+            for name, part in shaper.parts.items()
+            for field, value in numbers_of(part).items()
+        }
+    named = {one.name: getattr(shaper, one.name) for one in fields(shaper)}
+    statics = {one.name for one in fields(shaper) if one.metadata.get("static", False)}
+    return {
+        name: value
+        for name, value in named.items()
+        if isinstance(value, float) and name not in statics
+    }

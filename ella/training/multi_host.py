@@ -1,6 +1,6 @@
 """Several processes that train one run together, each with devices of its own.
 
-Every process runs the same program; only the leader writes files. Alone, a process leads.
+Every process runs the same program; only the main process, number 0, writes files.
 """
 
 from typing import TypeVar
@@ -16,9 +16,9 @@ Tree = TypeVar("Tree")
 
 
 def join(coordinator: str, processes: int | None, process: int | None) -> None:
-    """Meet the other processes at the leader's address, before JAX is first used.
+    """Connect to the other processes at the main process's address, before JAX is first used.
 
-    `auto` leaves address and numbers to what JAX finds in its surroundings, for example Slurm.
+    `auto` leaves address and numbers to what JAX finds in its environment, for example Slurm.
     """
     found = None if coordinator == "auto" else coordinator
     try:
@@ -29,7 +29,7 @@ def join(coordinator: str, processes: int | None, process: int | None) -> None:
         ) from error
 
 
-def leads() -> bool:
+def is_main_process() -> bool:
     """Whether this process writes the files."""
     return jax.process_index() == 0
 
@@ -58,6 +58,6 @@ def any_process(flag: bool) -> bool:
     return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
 
 
-def from_leader(tree: Tree) -> Tree:
-    """The leader's arrays, in every process; all must call."""
+def from_main_process(tree: Tree) -> Tree:
+    """The main process's arrays, in every process; all must call."""
     return tree if jax.process_count() == 1 else multihost_utils.broadcast_one_to_all(tree)

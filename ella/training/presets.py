@@ -1,38 +1,59 @@
-"""Named settings to start from."""
+"""Named settings to start from. A method's own part of a preset is in the method's file."""
 
 from dataclasses import replace
 
 from ella.errors import unknown_name
+from ella.methods.method import Method
 from ella.networks.settings import SMALL_NETWORK, NetworkSettings
 from ella.ppo.settings import PPOSettings
-from ella.training.settings import LogSettings, Settings
+from ella.training.settings import LogSettings, TrainingSettings, with_method
+
+PAPER = "paper"
+DEFAULT_METHOD = "ppo"
+SMALL_PPO = PPOSettings(
+    network=SMALL_NETWORK,
+    num_envs=32,
+    rollout_length=20,
+    bptt_length=10,
+    minibatch_frames=320,
+    learning_rate=1e-3,
+    pool_size=128,
+)
 
 PRESETS = {
-    "paper": Settings(),
-    "onehot": Settings(ppo=PPOSettings(network=NetworkSettings(variant="onehot"))),
-    "small": Settings(
-        frames=400_000,
-        ppo=PPOSettings(
-            network=SMALL_NETWORK,
-            num_envs=32,
-            rollout_length=20,
-            bptt_length=10,
-            minibatch_frames=320,
-            learning_rate=1e-3,
-            pool_size=128,
-        ),
-        log=LogSettings(every=20, checkpoint_every=200),
-    ),
+    PAPER: TrainingSettings(),
+    "onehot": TrainingSettings(ppo=PPOSettings(network=NetworkSettings(variant="onehot"))),
+    "small": TrainingSettings(frames=400_000, ppo=SMALL_PPO),
+    "smoke": TrainingSettings(frames=6_400, ppo=SMALL_PPO),
 }
-"""By name."""
+"""By name, with plain PPO."""
 
 
-def find(name: str) -> Settings:
-    """The preset of that name, or an error with the nearest names."""
+def find(name: str, method: str = DEFAULT_METHOD) -> TrainingSettings:
+    """A preset with a method, or an error with the nearest names."""
     if name not in PRESETS:
         raise unknown_name("preset", name, PRESETS)
-    return PRESETS[name]
+    return with_method(PRESETS[name], method, name)
 
 
-DEMO = replace(PRESETS["small"], frames=250_000)
-"""A run that learns `goto-small` within minutes on two cores."""
+def start(
+    preset: str,
+    method: str | Method,
+    *,
+    frames: int | None = None,
+    ppo: PPOSettings | None = None,
+    log_every: int | None = None,
+    seeds: int = 1,
+    seed: int = 0,
+) -> TrainingSettings:
+    """A preset with a method, given by name or with its settings, and what else is given."""
+    is_name = isinstance(method, str)
+    settings = find(preset, method) if is_name else replace(find(preset), method=method)
+    return replace(
+        settings,
+        frames=settings.frames if frames is None else frames,
+        ppo=ppo or settings.ppo,
+        log=settings.log if log_every is None else LogSettings(every=log_every),
+        seeds=seeds,
+        seed=seed,
+    )

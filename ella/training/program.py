@@ -1,7 +1,7 @@
 """Training as one compiled program: many iterations of many seeds on one or more devices."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,8 +20,10 @@ Initialise = Callable[[PRNGKeyArray], PyTree]
 """One seed's train state of its key."""
 States = tuple[PyTree, ...]
 """Train states, one PyTree per group of seeds; every array has the seed axis first."""
-Iterate = Callable[[Sequence[PyTree], States, jax.Array], tuple[States, tuple[Measurements, ...]]]
-"""(shapers, train states, iteration) to the next train states and their measurements."""
+Numbers = Mapping[str, np.ndarray]
+"""Numeric fields of a group's shaper that differ from seed to seed: per name [seeds]."""
+Iterate = Callable[..., tuple[States, tuple[Measurements, ...]]]
+"""(shapers, train states, iteration, numbers) to the next train states and their measurements."""
 
 
 def seed_mesh(group_sizes: Sequence[int], devices: list[jax.Device]) -> Mesh:
@@ -33,7 +35,8 @@ def seed_mesh(group_sizes: Sequence[int], devices: list[jax.Device]) -> Mesh:
 
 class SeedProgram:
     """The compiled training of groups of seeds, one shaper per group. Each device holds whole
-    seeds of every group, so devices never wait for one another."""
+    seeds of every group, so devices never wait for one another. Seeds of a group may differ in
+    numeric fields of their shaper: a sweep over lambda is one group."""
 
     def __init__(
         self,
@@ -41,12 +44,14 @@ class SeedProgram:
         iterate: Iterate,
         shapers: Sequence[PyTree],
         mesh: Mesh,
+        numbers: Sequence[Numbers] | None = None,
     ) -> None:
         self.mesh = mesh
         self._initialise = tuple(initialise)
         self._iterate = iterate
         self._shaper_arrays, self._shaper_static = eqx.partition(tuple(shapers), eqx.is_array)
-        self._advance = jax.jit(self._sharded_advance(), donate_argnums=(1,))
+        self._numbers = self.place(tuple(dict(one) for one in numbers or [{} for _ in shapers]))
+        self._advance = jax.jit(self._sharded_advance(), donate_argnums=(2,))
         self._lowered: Any = None
         self._compiled: Any = None
 
@@ -73,7 +78,9 @@ class SeedProgram:
         """Trace the program for train states of this shape; the names of the measurements of every
         group."""
         self._shaper_arrays = jax.device_put(self._shaper_arrays, self._shared)
-        self._lowered = self._advance.lower(self._shaper_arrays, states, *self._counters(0, 1))
+        self._lowered = self._advance.lower(
+            self._shaper_arrays, self._numbers, states, *self._counters(0, 1)
+        )
         _, measured = self._lowered.out_info
         return tuple(tuple(group) for group in measured)
 
@@ -87,7 +94,7 @@ class SeedProgram:
         """`count` iterations in one call, the first of them numbered `iteration`. `states` is given
         up; the measurements are sums over the iterations, with the seed axis."""
         call = self._compiled or self._advance
-        return call(self._shaper_arrays, states, *self._counters(iteration, count))
+        return call(self._shaper_arrays, self._numbers, states, *self._counters(iteration, count))
 
     @property
     def _per_seed(self) -> NamedSharding:
@@ -105,11 +112,15 @@ class SeedProgram:
 
     def _sharded_advance(self) -> Callable[..., tuple[States, tuple[Measurements, ...]]]:
         def advance(
-            shaper_arrays: PyTree, states: States, iteration: jax.Array, count: jax.Array
+            shaper_arrays: PyTree,
+            numbers: tuple[Mapping[str, jax.Array], ...],
+            states: States,
+            iteration: jax.Array,
+            count: jax.Array,
         ) -> tuple[States, tuple[Measurements, ...]]:
             shapers = eqx.combine(shaper_arrays, self._shaper_static)
             # Compiled within the program, so that its shapes and its loop share one trace.
-            iterate = jax.jit(partial(self._iterate, shapers))
+            iterate = jax.jit(partial(self._iterate, shapers, numbers=numbers))
             _, shapes = jax.eval_shape(iterate, states, iteration)
             nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
@@ -124,7 +135,7 @@ class SeedProgram:
         return jax.shard_map(
             advance,
             mesh=self.mesh,
-            in_specs=(shared, per_seed, shared, shared),
+            in_specs=(shared, per_seed, per_seed, shared, shared),
             out_specs=per_seed,
             check_vma=False,
         )

@@ -1,16 +1,24 @@
-"""What a training run can be told, apart from its task."""
+"""Settings of a training run, apart from its task. Importing this module starts no JAX."""
 
 import math
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
-from ella.errors import InputError
-from ella.offline.settings import ActionFrequencyTrainingSettings, TerminationTrainingSettings
+from ella.errors import InputError, unknown_name
+from ella.methods.method import Method
+from ella.methods.ppo import PPO
+from ella.methods.registry import all_methods, classes_of, summed
 from ella.ppo.settings import PPOSettings
-from ella.shaping.noveld import NoveldSettings
-from ella.shaping.relevance import OracleSettings, RelevanceSettings
-from ella.shaping.ride import RideSettings
-from ella.shaping.rnd import RndSettings
+from ella.setting_checks import require_at_least
+from ella.settings_table import to_json, updated
+
+if TYPE_CHECKING:
+    from ella.world.tasks import TaskSpec
+
+
+NO_OPTION = "no_option"
+"""Marks a field that is no option of its own on the command line."""
 
 
 @dataclass(frozen=True)
@@ -31,64 +39,15 @@ class LogSettings:
     def __post_init__(self) -> None:
         for name in ("every", "checkpoint_every", "keep"):
             if getattr(self, name) < 1:
-                raise InputError(f"log.{name} must be at least 1, not {getattr(self, name)}")
+                raise InputError(f"log.{name} must be >= 1, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
-class EllaOptions:
-    """ELLA: a bonus for completing relevant low-level instructions."""
-
-    bonus: float | None = None
-    """Lambda, in units of the scaled reward; by default the paper's for the task (0.25, and 0.5
-    for openpick-maze and sequence-maze)."""
-    recheck: bool = True
-    """Whether a low-level instruction that was not relevant when first completed can still be paid
-    for once it is (the released code); off, relevance counts at the first completion only."""
-    neutralise: bool = True
-    """Whether a success takes the episode's bonuses back with its last reward."""
-    last_state: bool = False
-    """Whether what a success's last action carried out counts among what the success completed; the
-    released code never looks at the state after an episode's last action."""
-    optimal_steps: int | None = None
-    """The most steps an optimal solution is assumed to need; a bonus beyond the bound that follows
-    is warned of. By default what the paper's lambda rests on, 40, and the horizon for
-    openpick-maze, sequence-maze and tasks of your own."""
-    max_completions: int | None = None
-    """The most low-level instructions one episode is assumed to complete, for the same bound; all
-    by default."""
-    termination: TerminationTrainingSettings = field(default_factory=TerminationTrainingSettings)
-    """The termination classifier, trained offline."""
-    examples: Path | None = None
-    """File of labelled examples to train the termination classifier from, instead of the expert."""
-    relevance: RelevanceSettings = field(default_factory=RelevanceSettings)
-    """The relevance classifier, trained online (ella)."""
-    oracle: OracleSettings = field(default_factory=OracleSettings)
-    """True relevance in its place (ella-oracle)."""
-
-    def __post_init__(self) -> None:
-        if self.bonus is not None and not 0 <= self.bonus < math.inf:
-            raise InputError(f"ella.bonus must not be negative, not {self.bonus:g}")
-
-
-@dataclass(frozen=True)
-class LearnOptions:
-    """LEARN: a potential from how well the actions so far fit the instruction."""
-
-    coefficient: float = 0.01
-    """Of the potential's change, in units of the scaled reward."""
-    training: ActionFrequencyTrainingSettings = field(
-        default_factory=ActionFrequencyTrainingSettings
-    )
-    """The action frequency classifier, trained offline."""
-
-
-@dataclass(frozen=True)
-class Settings:
+class TrainingSettings:
     """A training run. The defaults are the paper's."""
 
-    method: str = "ppo"
-    """Reward shaping: ppo (none), ella, ella-oracle, learn, ride, rnd, noveld, or several joined by
-    '+'."""
+    method: Method = field(default_factory=PPO, metadata={NO_OPTION: True})
+    """Reward shaping; a sum of methods adds their bonuses."""
     seeds: int = 1
     """Agents trained side by side, each from its own random seed."""
     frames: int = 10_000_000
@@ -101,27 +60,18 @@ class Settings:
     not divide evenly, fewer devices are used."""
     ppo: PPOSettings = field(default_factory=PPOSettings)
     """The learner."""
-    ella: EllaOptions = field(default_factory=EllaOptions)
-    """Methods ella and ella-oracle."""
-    learn: LearnOptions = field(default_factory=LearnOptions)
-    """Method learn."""
-    ride: RideSettings = field(default_factory=RideSettings)
-    """Method ride."""
-    rnd: RndSettings = field(default_factory=RndSettings)
-    """Method rnd."""
-    noveld: NoveldSettings = field(default_factory=NoveldSettings)
-    """Method noveld."""
     log: LogSettings = field(default_factory=LogSettings)
     """Log lines and checkpoints."""
 
     def __post_init__(self) -> None:
-        for name in ("seeds", "frames"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.devices < 0:
-            raise InputError(f"devices must not be negative, not {self.devices}")
+        require_at_least(self, 1, "seeds", "frames")
+        require_at_least(self, 0, "devices")
         if not 0 <= self.seed <= 2**32 - self.seeds:
-            raise InputError(f"seed must lie between 0 and 2^32 - seeds, not {self.seed}")
+            raise InputError(f"seed must lie in [0, 2^32 - seeds], got {self.seed}")
+
+    def resolved(self, task: "TaskSpec") -> "TrainingSettings":
+        """These settings with every default that depends on the task filled in."""
+        return replace(self, method=self.method.resolved(task))
 
     @property
     def seed_numbers(self) -> tuple[int, ...]:
@@ -137,3 +87,55 @@ class Settings:
     def total_frames(self) -> int:
         """Frames of each seed in the whole run: whole iterations."""
         return self.iterations * self.ppo.frames_per_iteration
+
+
+PLAIN_FIELDS = tuple(one.name for one in fields(TrainingSettings) if one.name != "method")
+"""Settings that are not the method's."""
+
+
+def to_table(settings: TrainingSettings) -> dict[str, Any]:
+    """JSON values: `method` is a name, and each method in use has a table of that name."""
+    table = {name: to_json(getattr(settings, name)) for name in PLAIN_FIELDS}
+    methods = {part.name: to_json(part) for part in settings.method.parts if fields(part)}
+    return {"method": settings.method.name, **table, **methods}
+
+
+def from_table(
+    table: Mapping[str, Any], default: TrainingSettings | None = None, *, where: str
+) -> TrainingSettings:
+    """`default` with what a table names. Tables of methods that are not in use are not read, so
+    that one file may hold settings of several methods; `where` is for errors."""
+    default = default or TrainingSettings()
+    known = ("method", *PLAIN_FIELDS, *all_methods())
+    for name in table:
+        if name not in known:
+            raise InputError(f"{where}: {unknown_name('setting', name, known)}")
+    plain = {name: table[name] for name in PLAIN_FIELDS if name in table}
+    settings = updated(default, plain, where=where)
+    name = table.get("method", default.method.name)
+    if not isinstance(name, str):
+        raise InputError(f"{where}: method: {name!r} is not a name")
+    method = with_method(settings, name).method
+    parts = tuple(
+        updated(part, table.get(part.name, {}), where=f"{where}: {part.name}")
+        if fields(part)
+        else part
+        for part in method.parts
+    )
+    return replace(settings, method=summed(parts))
+
+
+def with_method(settings: TrainingSettings, name: str, preset: str = "") -> TrainingSettings:
+    """The settings with the method of that name; parts it had already keep their settings, the
+    others start from the preset's."""
+    before = {part.name: part for part in settings.method.parts}
+    parts = tuple(
+        before.get(part_name) or method_of_preset(part_class, preset)
+        for part_name, part_class in classes_of(name).items()
+    )
+    return replace(settings, method=summed(parts))
+
+
+def method_of_preset(method: type[Method], preset: str) -> Method:
+    """A method's settings in a preset."""
+    return updated(method(), method.presets.get(preset, {}), where=f"preset {preset}")

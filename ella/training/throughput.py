@@ -1,5 +1,6 @@
 """Frames a second: of the world alone, with the policy acting, and of training."""
 
+import logging
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -9,18 +10,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
 
-from ella.methods.registry import build_shaper
+from ella.methods.ppo import PPO
 from ella.networks.actor_critic import ActorCritic
 from ella.ppo.rollout import collect
 from ella.ppo.settings import PPOSettings
-from ella.runs.planned_run import PlannedRun, seeds_of
-from ella.runs.rates import remember_rate
-from ella.runs.run import make_program
-from ella.shaping.shaper import NoShaping
+from ella.training.assembly import build_shaper, make_program, sweeps_of
 from ella.training.program import training_key
-from ella.training.settings import Settings
+from ella.training.settings import TrainingSettings
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.environment import Environment, VectorState, make
+from ella.world.tasks import TaskSpec
+
+logger = logging.getLogger(__name__)
 
 COUNTING_RULE = "one frame = one step of one environment of one seed; all seeds are counted"
 
@@ -40,67 +41,46 @@ class Rate:
 
 
 def benchmark(
-    task: str,
-    settings: Settings,
-    methods: Sequence[str],
-    *,
-    iterations: int,
-    repeats: int,
-    say: Callable[[str], None] = lambda line: None,
+    task: str, settings: Sequence[TrainingSettings], *, iterations: int, repeats: int
 ) -> list[Rate]:
-    """Environment only, with inference, then training with each method; compiled beforehand.
+    """Environment only, with inference, then training with each settings; compiled beforehand.
 
-    Methods take turns within each repeat, so that their ratio is not one of different moments.
-    `say` takes remarks on what is being done.
+    They take turns within each repeat, so that their ratio is not one of different moments.
     """
-    env = make(task)
+    env, first = make(task), settings[0]
     timed = {
-        "environment": _acting(env, settings, iterations, infer=False),
-        "environment+inference": _acting(env, settings, iterations, infer=True),
-        **{
-            f"training {method}": _training(env, replace(settings, method=method), iterations, say)
-            for method in methods
-        },
+        "environment": _acting(env, first, iterations, infer=False),
+        "environment+inference": _acting(env, first, iterations, infer=True),
+        **{f"training {one.method.name}": _training(env, one, iterations) for one in settings},
     }
     for what, call in timed.items():
-        say(f"warming up: {what}")
+        logger.info("warming up: %s", what)
         call()
     seconds: dict[str, list[float]] = {what: [] for what in timed}
     for repeat in range(repeats):
-        say(f"repeat {repeat + 1} of {repeats}")
+        logger.info("repeat %d of %d", repeat + 1, repeats)
         for what, call in timed.items():
             began = time.perf_counter()
             call()
             seconds[what].append(time.perf_counter() - began)
-    frames = iterations * settings.ppo.frames_per_iteration * settings.seeds
+    frames = iterations * first.ppo.frames_per_iteration * first.seeds
     return [_rate(what, frames, spent) for what, spent in seconds.items()]
 
 
-def measure_rate(
-    group: Sequence[PlannedRun], *, say: Callable[[str], None], iterations: int = 2
-) -> float:
-    """Train a group's learner without shaping for a moment, and remember its frames a second.
+def measure_rate(task: TaskSpec, settings: TrainingSettings, *, iterations: int = 2) -> float:
+    """Frames a second of all seeds while the settings' learner trains without shaping.
 
-    A processor is as fast with one seed as with many; there only one is trained.
+    A CPU is as fast with one seed as with many; there only one is trained.
     """
-    seeds = 1 if jax.default_backend() == "cpu" else seeds_of(group)
-    settings = replace(group[0].settings, method="ppo", seeds=seeds, seed=0)
-    say("compiling")
-    program = make_program([settings], make(group[0].spec), [NoShaping()])
-    states = program.start([settings.seed_numbers])
-    program.prepare(states)
-    program.compile()
-    elapsed = 0.0
-    for iteration in range(iterations + 1):
-        began = time.perf_counter()
-        states, _ = jax.block_until_ready(program.advance(states, iteration, 1))
-        spent = time.perf_counter() - began
-        say(f"iteration {iteration + 1} of {iterations + 1}: {spent:.1f} s")
-        # The first is slower than those to come.
-        elapsed += spent if iteration else 0.0
-    rate = iterations * seeds * settings.ppo.frames_per_iteration / elapsed
-    remember_rate(group, rate)
-    return rate
+    seeds = 1 if jax.default_backend() == "cpu" else settings.seeds
+    call = _training(make(task), replace(settings, method=PPO(), seeds=seeds, seed=0), 1)
+    call()
+    began = time.perf_counter()
+    for index in range(iterations):
+        call()
+        logger.info("iteration %d of %d", index + 1, iterations)
+    elapsed = time.perf_counter() - began
+    return iterations * seeds * settings.ppo.frames_per_iteration / elapsed
 
 
 def _rate(what: str, frames: int, seconds: list[float]) -> Rate:
@@ -108,12 +88,10 @@ def _rate(what: str, frames: int, seconds: list[float]) -> Rate:
     return Rate(what, statistics.median(rates), min(rates), max(rates), frames)
 
 
-def _training(
-    env: Environment, settings: Settings, iterations: int, say: Callable[[str], None]
-) -> Callable[[], None]:
-    shaper = build_shaper(env.spec, settings, say=say)
-    say(f"compiling: training {settings.method}")
-    program = make_program([settings], env, [shaper])
+def _training(env: Environment, settings: TrainingSettings, iterations: int) -> Callable[[], None]:
+    shaper = build_shaper(env.spec, settings)
+    logger.info("compiling: training %s", settings.method.name)
+    program = make_program(settings, env, sweeps_of([shaper], [settings.seed_numbers]))
     states = program.start([settings.seed_numbers])
     program.prepare(states)
     program.compile()
@@ -129,7 +107,7 @@ def _training(
 
 
 def _acting(
-    env: Environment, settings: Settings, iterations: int, *, infer: bool
+    env: Environment, settings: TrainingSettings, iterations: int, *, infer: bool
 ) -> Callable[[], None]:
     """Rollouts as training collects them, refills included, but nothing learned."""
     ppo = settings.ppo

@@ -13,7 +13,7 @@ from ella.errors import InputError
 from ella.measurement import count_of, mean_of
 from ella.methods import registry as methods
 from ella.methods.registry import MethodContext, check_method, register
-from ella.runs.run import Outcome, train
+from ella.runs.training_run import Outcome, train
 from ella.shaping.shaper import AbstractRewardShaper
 from ella.training.settings import LogSettings
 from ella.world.encoding import FORWARD

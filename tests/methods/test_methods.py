@@ -6,14 +6,8 @@ import pytest
 
 from ella.errors import InputError
 from ella.methods import registry as methods
-from ella.methods.registry import (
-    METHODS,
-    bonus_warning,
-    build_shaper,
-    check_method,
-    ella_bonus,
-    register,
-)
+from ella.methods.registry import METHODS, bonus_warning, check_method, ella_bonus, register
+from ella.training.assembly import build_shaper
 from ella.runs.identity import identity, what_differs
 from ella.shaping.rnd import RndShaper
 from ella.shaping.shaper import NoShaping, Sum

@@ -12,8 +12,9 @@ import time
 import numpy as np
 import pytest
 
-from ella.runs.directory import write_config
-from ella.runs.metrics import LogLine, MetricsFile
+from ella.runs.config_file import write_config
+from ella.runs.metrics import MetricsFile
+from ella.training.log_line import LogLine
 from ella.training.settings import Settings
 from ella.world import tasks
 

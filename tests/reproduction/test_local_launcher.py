@@ -14,7 +14,7 @@ from ella.errors import InputError
 from ella.methods import registry as methods
 from ella.reproduction.local_launcher import groups_of, standing, unfinished
 from ella.runs.rates import known_rate
-from ella.runs.run import Outcome, train_together
+from ella.runs.training_run import Outcome, train_runs
 from ella.shaping.shaper import AbstractRewardShaper
 
 
@@ -55,7 +55,7 @@ def trained(tmp_path_factory, toy_methods, own_cache):
     folder = tmp_path_factory.mktemp("together")
     group = [tiny_run(folder / "plain"), tiny_run(folder / "ruined", method="ruin", seeds=1)]
     said: list[str] = []
-    results = train_together(group, say=said.append)
+    results = train_runs(group, say=said.append)
     return group, results, said, known_rate(group)
 
 
@@ -87,7 +87,7 @@ def test_a_group_resumes_from_the_newest_checkpoint_that_all_have(trained, tmp_p
     shutil.rmtree(group[0].directory / "checkpoints" / "000000012")
     shutil.rmtree(group[0].directory / "policies")
     said: list[str] = []
-    resumed = train_together(group, resume=True, say=said.append)
+    resumed = train_runs(group, resume=True, say=said.append)
     assert f"resuming at {6 * FRAMES_PER_ITERATION} frames a seed" in said
     assert [result.outcome for result in resumed] == [result.outcome for result in results]
     for old, new in zip(runs, group, strict=True):
@@ -142,6 +142,6 @@ def test_runs_begun_apart_stay_apart(together, tmp_path):
 
 def test_runs_of_other_shapes_are_refused(tmp_path):
     with pytest.raises(InputError, match="cannot be trained together"):
-        train_together([tiny_run(tmp_path / "a"), tiny_run(tmp_path / "b", iterations=24)])
+        train_runs([tiny_run(tmp_path / "a"), tiny_run(tmp_path / "b", iterations=24)])
     with pytest.raises(InputError, match="share a directory"):
-        train_together([tiny_run(tmp_path / "a"), tiny_run(tmp_path / "a")])
+        train_runs([tiny_run(tmp_path / "a"), tiny_run(tmp_path / "a")])

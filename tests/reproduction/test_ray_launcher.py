@@ -13,7 +13,7 @@ from tiny_runs import tiny_run, values
 from ella.errors import InputError
 from ella.reproduction.ray_launcher import train_on_ray
 from ella.runs.directory import LOCK_FILE
-from ella.runs.run import Outcome
+from ella.runs.training_run import Outcome
 
 ITERATIONS = 30
 

@@ -13,7 +13,8 @@ from ella.durable_files import replace_durably
 from ella.errors import InputError
 from ella.offline.cache import cached
 from ella.runs.log_sinks import TensorBoardLog
-from ella.runs.metrics import LogLine, MetricsFile, read_rows
+from ella.runs.metrics import MetricsFile, read_rows
+from ella.training.log_line import LogLine
 
 LINE = LogLine(3, 96, 1.0, 50.0, {"loss": np.array([0.5, 0.25])})
 

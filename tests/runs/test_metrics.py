@@ -6,15 +6,8 @@ import pytest
 
 from ella.errors import InputError
 from ella.measurement import Mean
-from ella.runs.metrics import (
-    LONGEST_LINE,
-    LogLine,
-    MetricsFile,
-    averages,
-    frames_reached,
-    non_finite,
-    read_rows,
-)
+from ella.runs.metrics import LONGEST_LINE, MetricsFile, frames_reached, read_rows
+from ella.training.log_line import LogLine, averages, non_finite
 
 
 def a_line(iteration: int) -> LogLine:

@@ -1,14 +1,13 @@
 """Training runs: from a task and settings to a directory of metrics, checkpoints and policies."""
 
 import errno
+import logging
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,28 +18,29 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from ella.errors import InputError
-from ella.measurement import Measurements
-from ella.methods.registry import build_shaper, check_method
-from ella.ppo.iteration import init_train_state, run_iteration
 from ella.runs import directory as run_directory
 from ella.runs.checkpoint import CheckpointStore, fingerprint
+from ella.runs.config_file import write_config
 from ella.runs.identity import check_same_run, what_differs
 from ella.runs.log_sinks import AbstractLogSink, TensorBoardLog, WandbLog
-from ella.runs.metrics import LogLine, MetricsFile, averages, non_finite
+from ella.runs.metrics import MetricsFile
 from ella.runs.planned_run import PlannedRun, seeds_of
 from ella.runs.policies import export_policies
-from ella.runs.rates import remember_rate
-from ella.settings_table import to_json
 from ella.shaping.shaper import AbstractRewardShaper
-from ella.training import multi_host as hosts
-from ella.training.program import SeedProgram, States, seed_mesh
-from ella.training.settings import Settings
-from ella.world.environment import Environment, make
+from ella.training import multi_host
+from ella.training.assembly import Sweep, build_shaper, make_program, seeds_between, sweeps_of
+from ella.training.log_line import LogLine, averages, non_finite
+from ella.training.loop import Stretch, stretches
+from ella.training.program import SeedProgram, States
+from ella.training.settings import TrainingSettings, to_table
+from ella.world.environment import make
 from ella.world.tasks import TaskSpec
+
+logger = logging.getLogger(__name__)
 
 
 class Outcome(Enum):
-    """How a call of `train` ended."""
+    """How a call of `train_run` ended."""
 
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
@@ -51,7 +51,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a call of `train` leaves behind."""
+    """What a call of `train_run` leaves behind."""
 
     outcome: Outcome
     directory: Path
@@ -66,65 +66,61 @@ Sinks = Callable[[PlannedRun], Sequence[AbstractLogSink]]
 """Makes further places for the log lines of a run once training begins."""
 
 
-def train(
+def train_run(
     task: str | TaskSpec,
-    settings: Settings,
+    settings: TrainingSettings,
     directory: Path,
     *,
     resume: bool = False,
     sinks: Sinks = lambda planned: (),
-    say: Callable[[str], None] = lambda line: None,
     command: Sequence[str] = (),
 ) -> RunResult:
     """Train `settings.seeds` agents side by side and leave everything in `directory`.
 
-    `say` takes remarks, `command` is recorded. With `resume`, an earlier run in the same directory
-    goes on where its newest whole checkpoint stands.
+    `command` is recorded. With `resume`, an earlier run in the same directory continues from its
+    newest whole checkpoint.
     """
     planned = PlannedRun(make(task).spec, settings, directory)
-    return train_together([planned], resume=resume, sinks=sinks, say=say, command=command)[0]
+    return train_runs([planned], resume=resume, sinks=sinks, command=command)[0]
 
 
-def train_together(
+def train_runs(
     group: Sequence[PlannedRun],
     *,
     resume: bool = False,
     sinks: Sinks = lambda planned: (),
-    say: Callable[[str], None] = lambda line: None,
     command: Sequence[str] = (),
 ) -> list[RunResult]:
-    """Train runs that differ in their method, its options and their seeds as one program.
+    """Train runs that differ in their method, its settings and their seeds as one program.
 
-    Each has its own directory, as if trained alone. Resumed, they go on from the newest checkpoint
-    that all of them have.
+    Each has its own directory, identical to that of a run trained alone. Resumed, they continue
+    from the newest checkpoint that all of them have.
     """
+    group = [planned.resolved() for planned in group]
     _check_group(group)
     for planned in group:
-        check_method(planned.settings.method)
         if planned.settings.log.wandb and find_spec("wandb") is None:
             raise InputError("logging to Weights & Biases needs the package: pip install wandb")
         if resume:
             check_same_run(planned)
-    with ExitStack() as held, stop_signals() as stop:
-        _claim(group, held, resume=resume, command=command)
+    with ExitStack() as locks, stop_signals() as stop:
+        _lock(group, locks, resume=resume, command=command)
         shapers = [
-            run_shaper(planned.directory, planned.spec, planned.settings, say=say)
-            for planned in group
+            run_shaper(planned.directory, planned.spec, planned.settings) for planned in group
         ]
-        program = make_program(
-            [planned.settings for planned in group], make(group[0].spec), shapers, say=say
-        )
-        return _Training(tuple(group), program, say).go(resume, sinks, stop)
+        sweeps = sweeps_of(shapers, [planned.settings.seed_numbers for planned in group])
+        program = make_program(group[0].settings, make(group[0].spec), sweeps)
+        return _Training(tuple(group), tuple(sweeps), program).go(resume, sinks, stop)
 
 
-def _claim(
-    group: Sequence[PlannedRun], held: ExitStack, *, resume: bool, command: Sequence[str]
+def _lock(
+    group: Sequence[PlannedRun], locks: ExitStack, *, resume: bool, command: Sequence[str]
 ) -> None:
-    """Let the leader hold the runs' directories; what it is refused, nobody begins."""
+    """Lock the run directories in process 0; if that fails, every process aborts."""
     refusal: InputError | None = None
     try:
-        for planned in group if hosts.leads() else ():
-            held.enter_context(
+        for planned in group if multi_host.is_main_process() else ():
+            locks.enter_context(
                 run_directory.claimed(
                     planned.directory,
                     planned.spec,
@@ -136,12 +132,12 @@ def _claim(
             )
     except InputError as error:
         refusal = error
-    if hosts.any_process(refusal is not None):
-        raise refusal or InputError("the first process was refused; its own line says why")
+    if multi_host.any_process(refusal is not None):
+        raise refusal or InputError("process 0 refused to start; its own message says why")
 
 
 def can_train_together(one: PlannedRun, other: PlannedRun) -> bool:
-    """Whether two runs can share a program: they differ in method, its options and seeds alone."""
+    """Whether two runs can share a program: they differ in method, its settings and seeds alone."""
     return (
         one.spec == other.spec
         and one.settings.ppo == other.settings.ppo
@@ -162,74 +158,38 @@ def _check_group(group: Sequence[PlannedRun]) -> None:
         raise InputError("two runs cannot share a directory")
 
 
-def run_shaper(
-    directory: Path,
-    spec: TaskSpec,
-    settings: Settings,
-    *,
-    say: Callable[[str], None] = lambda line: None,
-) -> AbstractRewardShaper:
-    """The shaper of the run in `directory`. Its arrays are kept there once it is first built, so
-    that a run goes on with the very same offline networks, on another machine too."""
-    store = CheckpointStore(
-        directory / run_directory.SHAPER, fingerprint(what_differs(spec, settings)), keep=1
-    )
+def run_shaper(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> AbstractRewardShaper:
+    """The shaper of the run in `directory`. Its arrays are stored there once it is first built, so
+    that a resumed run uses the very same offline networks, on another machine too."""
+    store = shaper_store(directory, spec, settings)
     if store.paths():
-        template = build_shaper(spec, settings, trained=False)
-        arrays, static = eqx.partition(template, eqx.is_array)
-        found = store.restore_newest(arrays, on_damage=say)
+        arrays, static = eqx.partition(build_shaper(spec, settings, trained=False), eqx.is_array)
+        found = store.restore_newest(arrays)
         if found is not None:
             arrays = jax.tree.map(jnp.asarray, found.state)
     else:
-        arrays, static = eqx.partition(build_shaper(spec, settings, say=say), eqx.is_array)
-        if jax.tree.leaves(arrays) and hosts.leads():
+        arrays, static = eqx.partition(build_shaper(spec, settings), eqx.is_array)
+        if jax.tree.leaves(arrays) and multi_host.is_main_process():
             with _writing("the shaper", store.directory):
                 store.save(arrays, 0)
-    return eqx.combine(hosts.from_leader(arrays), static)
+    return eqx.combine(multi_host.from_main_process(arrays), static)
 
 
-def make_program(
-    group: Sequence[Settings],
-    env: Environment,
-    shapers: Sequence[AbstractRewardShaper],
-    *,
-    say: Callable[[str], None] = lambda line: None,
-) -> SeedProgram:
-    """The compiled training of the seeds of a group of settings on their devices."""
-    settings, devices = group[0], jax.devices()
-    if settings.devices > len(devices):
-        raise InputError(f"devices is {settings.devices}, but there are {len(devices)}")
-    devices = devices[: settings.devices or None]
-    mesh = seed_mesh([one.seeds for one in group], devices)
-    used = {device.process_index for device in mesh.devices.flat}
-    if len(used) < jax.process_count():
-        raise InputError(
-            f"{settings.seeds} seeds do not divide over the {len(devices)} devices of "
-            f"{jax.process_count()} processes; choose a multiple"
-        )
-    if mesh.size < len(devices):
-        counts = " and ".join(str(one.seeds) for one in group)
-        say(f"{counts} seeds do not divide over {len(devices)} devices: using {mesh.size}")
-
-    def initialise(shaper: AbstractRewardShaper, key: jax.Array) -> PyTree:
-        return init_train_state(env, settings.ppo, shaper, key=key)
-
-    return SeedProgram(
-        [partial(initialise, shaper) for shaper in shapers],
-        partial(run_iteration, env, settings.ppo),
-        shapers,
-        mesh,
+def shaper_store(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> CheckpointStore:
+    """Where a run keeps the arrays of its shaper."""
+    return CheckpointStore(
+        directory / run_directory.SHAPER, fingerprint(what_differs(spec, settings)), keep=1
     )
 
 
 class _Member:
-    """One run of a group while it trains: its files and where it stands."""
+    """One run of a group while it trains: its files, and how far it has come."""
 
     def __init__(self, planned: PlannedRun, iteration: int, names: Sequence[str]) -> None:
         self.planned = planned
         self.store = store_of(planned)
         self.metrics = MetricsFile(planned.directory, names, planned.settings.seed_numbers)
-        self.seconds = self.metrics.start(iteration) if hosts.leads() else 0.0
+        self.seconds = self.metrics.start(iteration) if multi_host.is_main_process() else 0.0
         self.saved = iteration
         self.last: LogLine | None = None
         self.diverged_at: int | None = None
@@ -238,13 +198,13 @@ class _Member:
 
     def open_logs(self, sinks: Sinks) -> None:
         """Begin to log, where this process does."""
-        if not hosts.leads():
+        if not multi_host.is_main_process():
             return
         planned, log = self.planned, self.planned.settings.log
         if log.tensorboard:
             self.logs.append(TensorBoardLog(planned.directory, planned.settings.seed_numbers))
         if log.wandb:
-            config = {"task": planned.spec.name, **to_json(planned.settings)}
+            config = {"task": planned.spec.name, **to_table(planned.settings)}
             self.logs.append(
                 WandbLog(planned.directory, planned.settings.seed_numbers, log.wandb, config)
             )
@@ -252,7 +212,7 @@ class _Member:
 
     def write(self, line: LogLine) -> None:
         """Log a line."""
-        if hosts.leads():
+        if multi_host.is_main_process():
             with _writing("metrics", self.planned.directory):
                 self.metrics.append(line)
         for log in self.logs:
@@ -260,9 +220,8 @@ class _Member:
         self.last = line
 
     def save(self, states: PyTree, iteration: int) -> None:
-        """Write a checkpoint."""
-        states = hosts.fetched(states)
-        if hosts.leads():
+        """Write a checkpoint of this run's seeds, which lie on the host."""
+        if multi_host.is_main_process():
             with _writing("a checkpoint", self.store.directory):
                 self.store.save(states, iteration)
         self.saved = iteration
@@ -280,29 +239,33 @@ class _Training:
     """The training of a group of runs as one program."""
 
     group: tuple[PlannedRun, ...]
+    sweeps: tuple[Sweep, ...]
     program: SeedProgram
-    say: Callable[[str], None]
 
     def go(self, resume: bool, sinks: Sinks, stop: Callable[[], bool]) -> list[RunResult]:
         """Start or resume, train to the end, export."""
         settings = self.group[0].settings
-        states = self.program.start([planned.settings.seed_numbers for planned in self.group])
+        states = self.program.start([sweep.seeds for sweep in self.sweeps])
         iteration = 0
         if resume:
             states, iteration = self._restored(states)
             if iteration:
-                self.say(f"resuming at {self._frames(iteration):,} frames a seed")
+                logger.info("resuming at %s frames a seed", f"{self._frames(iteration):,}")
             # Only now is it certain that the settings belong to these runs.
             shorter = iteration > settings.iterations
-            for planned in self.group if hosts.leads() and not shorter else ():
-                run_directory.write_config(planned.directory, planned.spec, planned.settings)
+            for planned in self.group if multi_host.is_main_process() and not shorter else ():
+                write_config(planned.directory, planned.spec, planned.settings)
         names = self.program.prepare(states)
+        columns = {
+            index: measured
+            for sweep, measured in zip(self.sweeps, names, strict=True)
+            for index in sweep.members
+        }
         members = [
-            _Member(planned, iteration, measured)
-            for planned, measured in zip(self.group, names, strict=True)
+            _Member(planned, iteration, columns[index]) for index, planned in enumerate(self.group)
         ]
         if iteration < settings.iterations:
-            self.say("compiling")
+            logger.info("compiling")
             self.program.compile()
         try:
             for member in members:
@@ -313,36 +276,60 @@ class _Training:
                 for log in member.logs:
                     log.close()
         results = [member.result(outcome, iteration) for member in members]
-        for planned, trained, result in zip(self.group, states, results, strict=True):
-            if result.outcome == Outcome.DIVERGED:
-                continue
-            parts = hosts.fetched((trained.network, trained.statistics))
-            if hosts.leads():
-                policies = planned.directory / run_directory.POLICIES
-                frames = result.frames
+        parts = self._per_run(
+            tuple(
+                multi_host.fetched({"network": one.network, "statistics": one.statistics})
+                for one in states
+            )
+        )
+        for planned, trained, result in zip(self.group, parts, results, strict=True):
+            if result.outcome != Outcome.DIVERGED and multi_host.is_main_process():
+                policies, frames = planned.directory / run_directory.POLICIES, result.frames
                 with _writing("policies", policies):
-                    export_policies(planned.spec, planned.settings, *parts, policies, frames=frames)
+                    export_policies(
+                        planned.spec, planned.settings, **trained, directory=policies, frames=frames
+                    )
         return results
+
+    def _per_run(self, by_sweep: Sequence[PyTree]) -> list[PyTree]:
+        """PyTrees with the seed axis, one per sweep, as one per run in the order of the group."""
+        found: list[PyTree] = [None] * len(self.group)
+        for sweep, tree in zip(self.sweeps, by_sweep, strict=True):
+            begin = 0
+            for index in sweep.members:
+                end = begin + self.group[index].settings.seeds
+                found[index] = seeds_between(tree, begin, end)
+                begin = end
+        return found
+
+    def _per_sweep(self, by_run: Sequence[PyTree]) -> States:
+        """The inverse of `_per_run`, for host arrays."""
+        return tuple(
+            jax.tree.map(_concatenated, *(by_run[index] for index in sweep.members))
+            for sweep in self.sweeps
+        )
 
     def _restored(self, states: States) -> tuple[States, int]:
         """The newest checkpoint that every run of the group has, or the start if none has any."""
+        likes = jax.eval_shape(self._per_run, states)
         newest: int | None = None
         while True:
             found = [
-                store_of(planned).restore_newest(like, at_most=newest, on_damage=self.say)
-                for planned, like in zip(self.group, states, strict=True)
+                store_of(planned).restore_newest(like, at_most=newest)
+                for planned, like in zip(self.group, likes, strict=True)
             ]
             whole = [checkpoint for checkpoint in found if checkpoint is not None]
             if newest is None and not whole:
                 return states, 0
             if len(whole) < len(found):
                 raise InputError(
-                    "these runs have no whole checkpoint in common; train them apart "
+                    "these runs have no whole checkpoint in common; train them separately "
                     "(ella reproduce --together 1)"
                 )
             newest = min(checkpoint.iteration for checkpoint in whole)
             if all(checkpoint.iteration == newest for checkpoint in whole):
-                return self.program.place(tuple(one.state for one in whole)), newest
+                restored = self._per_sweep([one.state for one in whole])
+                return self.program.place(restored), newest
 
     def _loop(
         self,
@@ -353,64 +340,74 @@ class _Training:
     ) -> tuple[States, int, Outcome]:
         """(states, iterations done, outcome)."""
         settings = self.group[0].settings
-        while iteration < settings.iterations:
-            count = min(settings.log.every, settings.iterations - iteration)
-            began = time.perf_counter()
-            states, measured = self.program.advance(states, iteration, count)
-            measured = hosts.fetched(measured)
-            elapsed = time.perf_counter() - began
-            rate = self._frames(count) * seeds_of(self.group) / elapsed
-            self._log(members, measured, iteration, count, elapsed, rate)
+        for stretch in stretches(
+            self.program,
+            states,
+            iteration,
+            iterations=settings.iterations,
+            every=settings.log.every,
+        ):
+            states, iteration = stretch.states, stretch.iteration
+            self._log(members, stretch)
             if all(member.diverged_at is not None for member in members):
                 return states, iteration, Outcome.DIVERGED
-            iteration += count
-            finished, stopping = iteration >= settings.iterations, hosts.any_process(stop())
-            saved = False
-            for member, trained in zip(members, states, strict=True):
-                due = iteration - member.saved >= settings.log.checkpoint_every
-                if member.diverged_at is None and (finished or stopping or due):
-                    member.save(trained, iteration)
-                    saved = True
-            if saved and hosts.leads():
-                remember_rate(self.group, rate)
+            finished = iteration >= settings.iterations
+            stopping = multi_host.any_process(stop())
+            self._save(members, stretch, always=finished or stopping)
             if stopping and not finished:
                 return states, iteration, Outcome.INTERRUPTED
         return states, iteration, Outcome.FINISHED
 
-    def _log(
-        self,
-        members: Sequence[_Member],
-        measured: Sequence[Measurements],
-        iteration: int,
-        count: int,
-        elapsed: float,
-        rate: float,
-    ) -> None:
-        """Log what `count` iterations after `iteration` measured; remember who diverged."""
-        reached = iteration + count
-        for member, sums in zip(members, measured, strict=True):
+    def _save(self, members: Sequence[_Member], stretch: Stretch, *, always: bool) -> None:
+        """Write the checkpoints that are due."""
+        every = self.group[0].settings.log.checkpoint_every
+        due = [
+            member.diverged_at is None and (always or stretch.iteration - member.saved >= every)
+            for member in members
+        ]
+        if not any(due):
+            return
+        on_host = self._per_run(multi_host.fetched(stretch.states))
+        for member, is_due, states in zip(members, due, on_host, strict=True):
+            if is_due:
+                member.save(states, stretch.iteration)
+
+    def _log(self, members: Sequence[_Member], stretch: Stretch) -> None:
+        """Log what a stretch measured; remember who diverged."""
+        count = stretch.iteration - stretch.before
+        rate = self._frames(count) * seeds_of(self.group) / stretch.seconds
+        frames = self._frames(stretch.iteration)
+        for member, sums in zip(members, self._per_run(stretch.measured), strict=True):
             if member.diverged_at is not None:
                 continue
             if bad := non_finite(sums):
-                member.diverged_at = iteration
-                kept = (
-                    f"the checkpoint at {self._frames(member.saved):,} frames a seed is kept"
-                    if member.store.paths()
-                    else "there was no checkpoint yet"
-                )
-                self.say(
-                    f"warning: {', '.join(bad)} not finite before {self._frames(reached):,} frames "
-                    f"a seed in {member.planned.directory}; stopped, {kept}"
-                )
+                member.diverged_at = stretch.before
+                self._warn_of_divergence(member, bad, frames)
                 continue
             # A run's share of the time of a program that trains others too.
-            member.seconds += elapsed * member.planned.settings.seeds / seeds_of(self.group)
-            member.write(
-                LogLine(reached, self._frames(reached), member.seconds, rate, averages(sums))
-            )
+            member.seconds += stretch.seconds * member.planned.settings.seeds / seeds_of(self.group)
+            member.write(LogLine(stretch.iteration, frames, member.seconds, rate, averages(sums)))
+
+    def _warn_of_divergence(self, member: _Member, bad: Sequence[str], frames: int) -> None:
+        kept = (
+            f"the checkpoint at {self._frames(member.saved):,} frames a seed is kept"
+            if member.store.paths()
+            else "there was no checkpoint yet"
+        )
+        logger.warning(
+            f"{', '.join(bad)} not finite before {frames:,} frames a seed in "
+            f"{member.planned.directory}; stopped, {kept}"
+        )
 
     def _frames(self, iterations: int) -> int:
         return iterations * self.group[0].settings.ppo.frames_per_iteration
+
+
+def _concatenated(*leaves: Any) -> Any:
+    """Arrays of several runs as one; random keys stay random keys."""
+    if len(leaves) == 1:
+        return leaves[0]
+    return jnp.concatenate([jnp.asarray(leaf) for leaf in leaves])
 
 
 def store_of(planned: PlannedRun) -> CheckpointStore:

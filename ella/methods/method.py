@@ -1,0 +1,108 @@
+"""What a method is: its settings, how its shaper is built, and how results show it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from ella.errors import InputError
+
+if TYPE_CHECKING:
+    from ella.ppo.settings import PPOSettings
+    from ella.shaping.shaper import AbstractRewardShaper
+    from ella.world.tasks import TaskSpec
+
+JOINER = "+"
+"""Joins the names of a sum's parts."""
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """What a shaper is built for."""
+
+    task: "TaskSpec"
+    ppo: "PPOSettings"
+    trained: bool = True
+    """Off where the weights of a stored run will replace the shaper's own: no offline stage runs
+    then."""
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """A way to shape the reward. A frozen dataclass: its fields are its settings.
+
+    Subclasses import nothing that starts JAX at their top, so that help texts appear at once;
+    `build` imports what it needs.
+    """
+
+    name: ClassVar[str]
+    """On the command line and in config.json."""
+    label: ClassVar[str]
+    """In figures and tables."""
+    colour: ClassVar[tuple[str, str] | None] = None
+    """On a light and on a dark background; None takes a spare colour."""
+    order: ClassVar[int] = 100
+    """Place in lists and legends, ascending."""
+    panels: ClassVar[Mapping[str, str]] = {}
+    """Measured columns that reports draw in panels of their own, and their axis labels."""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """By preset: a table of changes to the method's settings."""
+    not_identity: ClassVar[tuple[str, ...]] = ()
+    """Settings that may change when a run is resumed: training does not depend on them."""
+
+    @abstractmethod
+    def build(self, context: BuildContext) -> "AbstractRewardShaper":
+        """The shaper of resolved settings, its offline stage run or taken from the cache."""
+
+    @classmethod
+    def settings_of_first_version(cls, table: Mapping[str, Any]) -> dict[str, Any]:
+        """The method's settings in a config.json of format version 1."""
+        return dict(table.get(cls.name) or {})
+
+    def resolved(self, task: "TaskSpec") -> Self:
+        """These settings with every default that depends on the task filled in."""
+        return self
+
+    @property
+    def parts(self) -> "tuple[Method, ...]":
+        """The methods of a sum, or this one alone."""
+        return (self,)
+
+    def values(self) -> dict[str, Any]:
+        """The settings by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __add__(self, other: "Method") -> "MethodSum":
+        return MethodSum((*self.parts, *other.parts))
+
+
+@dataclass(frozen=True)
+class MethodSum(Method):
+    """Several methods at once: their bonuses are added."""
+
+    summands: tuple[Method, ...]
+
+    def __post_init__(self) -> None:
+        names = [part.name for part in self.summands]
+        if len(set(names)) < len(names):
+            raise InputError(f"method '{self.name}' names a part twice")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return JOINER.join(part.name for part in self.summands)
+
+    @property
+    def label(self) -> str:  # type: ignore[override]
+        return f" {JOINER} ".join(part.label for part in self.summands)
+
+    @property
+    def parts(self) -> tuple[Method, ...]:
+        return self.summands
+
+    def resolved(self, task: "TaskSpec") -> "MethodSum":
+        return MethodSum(tuple(part.resolved(task) for part in self.summands))
+
+    def build(self, context: BuildContext) -> "AbstractRewardShaper":
+        from ella.shaping.shaper import Sum
+
+        return Sum({part.name: part.build(context) for part in self.summands})

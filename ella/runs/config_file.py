@@ -1,0 +1,76 @@
+"""config.json: the task and the resolved settings of a run; users write such files too."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ella.durable_files import write_durably
+from ella.errors import InputError
+from ella.methods.registry import classes_of
+from ella.settings_table import read_table, to_json, updated
+from ella.training.settings import PLAIN_FIELDS, TrainingSettings, from_table, to_table
+from ella.world.tasks import TaskSpec
+
+CONFIG_FILE = "config.json"
+FORMAT_VERSION = 2
+FIRST_VERSION = 1
+"""Had a table for every method, and null for values that depend on the task."""
+
+
+def write_config(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> None:
+    """Save the resolved configuration."""
+    table = {
+        "format_version": FORMAT_VERSION,
+        "task": to_json(spec),
+        **to_table(settings.resolved(spec)),
+    }
+    write_durably(directory / CONFIG_FILE, json.dumps(table, indent=2) + "\n")
+
+
+def read_config(
+    path: Path, default: TrainingSettings | None = None
+) -> tuple[TaskSpec | None, TrainingSettings]:
+    """The task, where the file has one, and the settings; what the file lacks is `default`'s."""
+    task, table = read_config_table(path)
+    return task, from_table(table, default, where=str(path))
+
+
+def read_config_table(path: Path) -> tuple[TaskSpec | None, dict[str, Any]]:
+    """The task (where the file has one) and the table of settings in a file, in today's format."""
+    table = read_table(path)
+    version = table.pop("format_version", FORMAT_VERSION)
+    if version == FIRST_VERSION:
+        table = _from_first_version(table)
+    elif version != FORMAT_VERSION:
+        raise InputError(
+            f"{path} has format version {version}, this version of ella reads {FORMAT_VERSION}"
+        )
+    task = table.pop("task", None)
+    return (None if task is None else spec_of(task, where=str(path))), table
+
+
+def read_run(directory: Path) -> tuple[TaskSpec, TrainingSettings]:
+    """The task and the resolved settings of a run."""
+    if not (directory / CONFIG_FILE).is_file():
+        raise InputError(f"{directory} is not a run: it has no {CONFIG_FILE}")
+    spec, settings = read_config(directory / CONFIG_FILE)
+    if spec is None:
+        raise InputError(f"{directory / CONFIG_FILE} names no task")
+    return spec, settings.resolved(spec)
+
+
+def spec_of(table: Any, *, where: str) -> TaskSpec:
+    """The task of a JSON table of its fields."""
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise InputError(f"{where}: task: expected a table with a name")
+    return updated(TaskSpec(table["name"], ("goto",), cols=1), table, where=f"{where}: task")
+
+
+def _from_first_version(table: dict[str, Any]) -> dict[str, Any]:
+    """A table of format version 1 as one of today's."""
+    shared = {name: table[name] for name in ("task", "method", *PLAIN_FIELDS) if name in table}
+    parts = {
+        name: method.settings_of_first_version(table)
+        for name, method in classes_of(str(table.get("method", ""))).items()
+    }
+    return {**{name: part for name, part in parts.items() if part}, **shared}

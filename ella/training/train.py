@@ -1,0 +1,135 @@
+"""Training as a function: settings and seeds in, policies and metrics out. No files are written."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from ella.errors import InputError
+from ella.methods.method import Method
+from ella.ppo.iteration import TrainState
+from ella.ppo.settings import PPOSettings
+from ella.shaping.shaper import AbstractRewardShaper
+from ella.training import multi_host, presets
+from ella.training.assembly import build_shaper, make_program, sweeps_of
+from ella.training.log_line import LogLine, averages
+from ella.training.loop import stretches
+from ella.training.policy import Policy
+from ella.training.settings import TrainingSettings
+from ella.world.environment import make
+from ella.world.tasks import TaskSpec
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What `train` found, on the host."""
+
+    task: TaskSpec
+    settings: TrainingSettings
+    """Resolved for the task."""
+    frames: Float[np.ndarray, " lines"]
+    """Environment steps of each seed at every log line."""
+    seconds: Float[np.ndarray, " lines"]
+    """Spent training until every log line, compilation excluded."""
+    metrics: dict[str, Float[np.ndarray, "lines seeds"]]
+    """Means since the log line before; NaN where nothing was measured."""
+    shaper: AbstractRewardShaper
+    states: TrainState
+    """At the end, with the seed axis."""
+
+    @property
+    def success_rate(self) -> Float[np.ndarray, "lines seeds"]:
+        """Share of the episodes that ended since the log line before that solved their task."""
+        return self.metrics["success_rate"]
+
+    def policy(self, index: int = 0) -> Policy:
+        """The trained agent of one seed, by its place among the seeds."""
+        if not 0 <= index < self.settings.seeds:
+            raise InputError(f"seed index must lie in [0, {self.settings.seeds - 1}], got {index}")
+        network, statistics = jax.tree.map(
+            lambda leaf: leaf[index], (self.states.network, self.states.statistics)
+        )
+        seed, frames = self.settings.seed_numbers[index], int(self.frames[-1])
+        return Policy(self.task, network, statistics, seed, frames)
+
+
+def train(
+    task: str | TaskSpec,
+    method: str | Method = "ppo",
+    *,
+    seeds: int = 1,
+    frames: int | None = None,
+    seed: int = 0,
+    preset: str = presets.PAPER,
+    ppo: PPOSettings | None = None,
+    log_every: int | None = None,
+    on_log_line: Callable[[LogLine], None] = lambda line: None,
+) -> TrainingResult:
+    """Train agents side by side on this process's devices, as one compiled program.
+
+    Args:
+        task: Name of a task, or any row of data.
+        method: Reward shaping: `ella.ELLA(bonus=0.25)`, a sum of two, or a name.
+        seeds: Agents, each from its own random seed.
+        frames: Environment steps of each seed, rounded up to whole iterations; by default the
+            preset's.
+        seed: The first random seed; the others follow it.
+        preset: Where settings start from: paper, onehot, small.
+        ppo: The learner; by default the preset's.
+        log_every: Iterations between log lines; by default the preset's.
+        on_log_line: Called after every log line.
+    """
+    settings = presets.start(
+        preset, method, frames=frames, ppo=ppo, log_every=log_every, seeds=seeds, seed=seed
+    )
+    return train_settings(task, settings, on_log_line=on_log_line)
+
+
+def train_settings(
+    task: str | TaskSpec,
+    settings: TrainingSettings,
+    *,
+    on_log_line: Callable[[LogLine], None] = lambda line: None,
+) -> TrainingResult:
+    """`train` with whole settings."""
+    env = make(task)
+    settings = settings.resolved(env.spec)
+    shaper = build_shaper(env.spec, settings)
+    sweeps = sweeps_of([shaper], [settings.seed_numbers])
+    program = make_program(settings, env, sweeps)
+    states = program.start([settings.seed_numbers])
+    program.prepare(states)
+    logger.info("compiling")
+    program.compile()
+    lines: list[LogLine] = []
+    seconds = 0.0
+    for stretch in stretches(
+        program, states, 0, iterations=settings.iterations, every=settings.log.every
+    ):
+        states, seconds = stretch.states, seconds + stretch.seconds
+        per_iteration = settings.ppo.frames_per_iteration
+        done = (stretch.iteration - stretch.before) * per_iteration * settings.seeds
+        lines.append(
+            LogLine(
+                stretch.iteration,
+                stretch.iteration * per_iteration,
+                seconds,
+                done / stretch.seconds,
+                averages(stretch.measured[0]),
+            )
+        )
+        on_log_line(lines[-1])
+    return TrainingResult(
+        task=env.spec,
+        settings=settings,
+        frames=np.array([line.frames for line in lines]),
+        seconds=np.array([line.seconds for line in lines]),
+        metrics={name: np.stack([line.values[name] for line in lines]) for name in lines[0].values},
+        shaper=shaper,
+        states=multi_host.fetched(states[0]),
+    )
