@@ -17,12 +17,11 @@ from ella.networks.settings import NetworkSettings
 from ella.ppo.settings import PPOSettings
 from ella.runs.metrics import CLOCK_COLUMNS, read_rows
 from ella.runs.planned_run import PlannedRun
-from ella.settings_table import to_json
-from ella.training.settings import LogSettings, Settings
+from ella.training.settings import LogSettings, TrainingSettings, to_table
 from ella.world.tasks import find
 
 FRAMES_PER_ITERATION = 32
-TINY = Settings(
+TINY = TrainingSettings(
     seeds=2,
     ppo=PPOSettings(
         network=NetworkSettings(
@@ -51,9 +50,9 @@ def tiny_run(directory: Path, *, iterations: int = 12, **changes: Any) -> Planne
     return PlannedRun(find("goto-small"), settings, directory)
 
 
-def settings_file(path: Path, settings: Settings) -> Path:
+def settings_file(path: Path, settings: TrainingSettings) -> Path:
     """Settings as a user would write them down."""
-    path.write_text(json.dumps(to_json(settings)))
+    path.write_text(json.dumps(to_table(settings)))
     return path
 
 

@@ -1,23 +1,22 @@
-"""Methods from outside the package, and sums of methods, in real training."""
+"""Methods from outside the package: options, config.json, the report, sums, real training."""
 
 import csv
-from dataclasses import replace
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import pytest
-from tiny_runs import FRAMES_PER_ITERATION, TINY
+from tiny_runs import FRAMES_PER_ITERATION, TINY, settings_file
 
-from ella.errors import InputError
+import ella
 from ella.measurement import count_of, mean_of
-from ella.methods import registry as methods
-from ella.methods.registry import MethodContext, check_method, register
-from ella.runs.training_run import Outcome, train
-from ella.shaping.shaper import AbstractRewardShaper
+from ella.runs.training_run import Outcome, train_run
 from ella.training.settings import LogSettings
 from ella.world.encoding import FORWARD
-from ella.world.tasks import find
 
 SETTINGS = replace(
     TINY,
@@ -26,10 +25,10 @@ SETTINGS = replace(
 )
 
 
-class Wanderlust(AbstractRewardShaper):
-    """A toy: pays for every step forward, and counts them."""
+class WanderlustShaper(ella.AbstractRewardShaper):
+    """Pays for every step forward, and counts them."""
 
-    price: float = eqx.field(static=True)
+    price: float
 
     def init(self, num_envs, *, key):
         return jnp.zeros((), jnp.int32)
@@ -43,36 +42,46 @@ class Wanderlust(AbstractRewardShaper):
         return state, {"steps_forward_so_far": count_of(state)}
 
 
-class Rent(AbstractRewardShaper):
-    """A toy: every step costs, and more so in later rollouts."""
+@dataclass(frozen=True)
+class Wanderlust(ella.Method):
+    """A toy that is not registered anywhere."""
+
+    name: ClassVar[str] = "wanderlust"
+    label: ClassVar[str] = "Wanderlust"
+
+    price: float = 0.125
+
+    def build(self, context):
+        return WanderlustShaper(self.price)
+
+
+class RentShaper(ella.AbstractRewardShaper):
+    """Every step costs, and more so in later rollouts."""
 
     def init(self, num_envs, *, key):
         return jnp.zeros((), jnp.int32)
 
     def shape(self, state, trajectory):
-        rent = jnp.full_like(trajectory.reward, -0.01 * (state + 1))
+        rent = jnp.full_like(trajectory.reward, -0.01) * (state + 1).astype(jnp.float32)
         return state + 1, rent, {"rent": mean_of(rent)}
 
     def fit(self, state, trajectory, iteration, *, key):
         return state, {}
 
 
-def wanderlust(context: MethodContext) -> AbstractRewardShaper:
-    return Wanderlust(0.125)
+@dataclass(frozen=True)
+class Rent(ella.Method):
+    name: ClassVar[str] = "rent"
+    label: ClassVar[str] = "Rent"
 
-
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
-    """What a test registers is forgotten after it."""
-    monkeypatch.setattr(methods, "METHODS", dict(methods.METHODS))
+    def build(self, context):
+        return RentShaper()
 
 
 @pytest.mark.slow
 def test_toy_methods_train_in_a_sum(tmp_path):
-    register("wanderlust", wanderlust)
-    register("rent", lambda context: Rent())
-    settings = replace(SETTINGS, method="wanderlust+rent")
-    result = train(find("goto-small"), settings, tmp_path / "run")
+    settings = replace(SETTINGS, method=Wanderlust() + Rent())
+    result = train_run("goto-small", settings, tmp_path / "run")
     assert result.outcome == Outcome.FINISHED
     with (tmp_path / "run" / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -86,28 +95,95 @@ def test_toy_methods_train_in_a_sum(tmp_path):
     assert float(last["bonus"]) == pytest.approx(0.125 * walked - 0.01 * 3.5, rel=1e-3)
 
 
-def test_an_installed_package_offers_a_method(tmp_path, monkeypatch):
-    package = tmp_path / "site"
+PLUGIN = '''
+from dataclasses import dataclass
+from typing import ClassVar
+import ella
+
+@dataclass(frozen=True)
+class Homesick(ella.Method):
+    """HOMESICK: a bonus for turning."""
+    name: ClassVar[str] = "homesick"
+    label: ClassVar[str] = "Homesick"
+    turning: float = 0.5
+    """The bonus for one turn, in units of the scaled reward."""
+    left_only: bool = False
+    """Whether turning right pays nothing."""
+
+    def build(self, context):
+        import equinox as eqx, jax.numpy as jnp
+        from ella.measurement import mean_of
+
+        class Shaper(ella.AbstractRewardShaper):
+            turning: float
+            left_only: bool = eqx.field(static=True)
+            def init(self, num_envs, *, key):
+                return ()
+            def shape(self, state, trajectory):
+                turned = trajectory.action < (1 if self.left_only else 2)
+                return state, self.turning * turned, {"turned": mean_of(turned)}
+            def fit(self, state, trajectory, iteration, *, key):
+                return state, {}
+
+        return Shaper(self.turning, self.left_only)
+'''
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory):
+    """A folder with an installed package that offers a method."""
+    package = tmp_path_factory.mktemp("site")
     information = package / "ella_homesick-1.0.dist-info"
-    information.mkdir(parents=True)
+    information.mkdir()
     (information / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: ella-homesick\nVersion: 1.0\n"
     )
-    (information / "entry_points.txt").write_text("[ella.methods]\nhomesick = homesick:build\n")
-    (package / "homesick.py").write_text(
-        "from ella.shaping.shaper import NoShaping\ndef build(context):\n    return NoShaping()\n"
+    (information / "entry_points.txt").write_text("[ella.methods]\nhomesick = homesick:Homesick\n")
+    (package / "homesick.py").write_text(PLUGIN)
+    return package
+
+
+def ella_command(plugin, *words):
+    # The package is put on the path as an installation would, in a process of its own.
+    start = f"import sys; sys.path.insert(0, {str(plugin)!r}); from ella.cli import main; "
+    return subprocess.run(
+        [sys.executable, "-c", start + f"sys.exit(main({[str(word) for word in words]!r}))"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    with pytest.raises(InputError, match="unknown method 'homesick'"):
-        check_method("homesick")
-    monkeypatch.syspath_prepend(package)
-    assert check_method("ride+homesick") == ("ride", "homesick")
-    shaper = methods.build_shaper(find("goto-small"), replace(SETTINGS, method="ride+homesick"))
-    state = shaper.init(SETTINGS.ppo.num_envs, key=jax.random.key(0))
-    assert set(state) == {"ride", "homesick"}
 
 
-def test_names_that_cannot_be():
-    register("wanderlust", wanderlust)
-    for name in ("wanderlust", "ride", "a+b", ""):
-        with pytest.raises(InputError):
-            register(name, wanderlust)
+def test_an_installed_method_has_options_like_a_built_in_one(plugin):
+    shown = ella_command(plugin, "train", "--help").stdout
+    assert "--homesick.turning X" in shown
+    assert "The bonus for one turn" in " ".join(shown.split())
+    assert "--homesick.left-only" in shown
+    refused = ella_command(plugin, "train", "goto-small", "--out", "x", "--homesick.turning", "1")
+    assert refused.returncode == 2
+    assert "--homesick.turning is an option of method homesick" in refused.stderr
+
+
+@pytest.mark.slow
+def test_an_installed_method_trains_alone_and_in_a_sum_and_is_compared(plugin, tmp_path):
+    config = settings_file(tmp_path / "config.json", SETTINGS)
+    for name, words in {
+        "sum": ("--method", "ride+homesick"),
+        "alone": ("--method", "homesick", "--homesick.turning", "0.25", "--homesick.left-only"),
+    }.items():
+        done = ella_command(
+            plugin, "train", "goto-small", "--config", config, *words,
+            "--out", tmp_path / "runs" / name,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    saved = json.loads((tmp_path / "runs" / "alone" / "config.json").read_text())
+    assert saved["homesick"] == {"turning": 0.25, "left_only": True}
+    assert "ride" not in saved
+    with (tmp_path / "runs" / "alone" / "metrics.csv").open() as file:
+        last = list(csv.DictReader(file))[-1]
+    assert float(last["bonus"]) == pytest.approx(0.25 * float(last["turned"]), rel=1e-5)
+    drawn = ella_command(plugin, "report", tmp_path / "runs", "--out", tmp_path / "report")
+    assert drawn.returncode == 0, drawn.stderr
+    page = next((tmp_path / "report").glob("*.html")).read_text()
+    assert "Homesick" in page
+    assert "RIDE + Homesick" in page

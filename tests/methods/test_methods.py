@@ -1,64 +1,89 @@
-"""The registry of methods."""
+"""The registry of methods, sums, and settings resolved for a task."""
 
 from dataclasses import replace
 
 import pytest
 
+import ella
 from ella.errors import InputError
-from ella.methods import registry as methods
-from ella.methods.registry import METHODS, bonus_warning, check_method, ella_bonus, register
-from ella.training.assembly import build_shaper
+from ella.methods.registry import all_methods, classes_of, register
+from ella.ppo.settings import PPOSettings
 from ella.runs.identity import identity, what_differs
-from ella.shaping.rnd import RndShaper
 from ella.shaping.shaper import NoShaping, Sum
-from ella.training.settings import EllaOptions, Settings
+from ella.training.assembly import build_shaper
+from ella.training.settings import TrainingSettings, from_table, to_table
 from ella.world.tasks import all_tasks, find
 
 
 def test_names_sums_and_mistakes():
-    assert check_method("ella+ride") == ("ella", "ride")
-    assert isinstance(build_shaper(find("goto-room"), Settings()), NoShaping)
-    both = build_shaper(find("goto-room"), Settings(method="rnd+ride"))
+    assert list(classes_of("ella+ride")) == ["ella", "ride"]
+    assert isinstance(build_shaper(find("goto-room"), TrainingSettings()), NoShaping)
+    method = ella.RND() + ella.RIDE()
+    assert method.name == "rnd+ride"
+    both = build_shaper(find("goto-room"), TrainingSettings(method=method))
     assert isinstance(both, Sum)
     assert list(both.parts) == ["rnd", "ride"]
     with pytest.raises(InputError, match="did you mean ella"):
-        check_method("ela")
+        classes_of("ela")
     with pytest.raises(InputError, match="twice"):
-        check_method("ride+ride")
+        classes_of("ride+ride")
+    with pytest.raises(InputError, match="twice"):
+        ella.RIDE() + ella.RIDE(coefficient=1.0)
     with pytest.raises(InputError, match="has no low-level task"):
-        build_shaper(find("goto-room"), Settings(method="ella"))
+        build_shaper(find("goto-room"), TrainingSettings(method=ella.ELLA()))
 
 
-def test_anyone_can_add_a_method(monkeypatch):
-    monkeypatch.setattr(methods, "METHODS", dict(METHODS))
-    register("curious", lambda context: RndShaper(context.settings.rnd))
-    shaper = build_shaper(find("goto-room"), Settings(method="curious+ppo"))
-    assert isinstance(shaper.parts["curious"], RndShaper)
+def test_a_method_can_have_no_name_that_is_taken():
+    class Other(ella.PPO):
+        name = "ride"
+
+    class Joined(ella.PPO):
+        name = "a+b"
+
+    class Seeds(ella.RIDE):
+        name = "seeds"
+
     with pytest.raises(InputError, match="exists"):
-        register("ppo", lambda context: NoShaping())
+        register(Other)
     with pytest.raises(InputError, match="cannot be a method's name"):
-        register("a+b", lambda context: NoShaping())
+        register(Joined)
+    with pytest.raises(InputError, match="names other settings"):
+        register(Seeds)
+
+
+def test_every_method_has_what_results_show():
+    labels = [method.label for method in all_methods().values()]
+    assert len(set(labels)) == len(labels)
+    colours = [method.colour for method in all_methods().values() if method.colour]
+    assert len(set(colours)) == len(colours)
+
+
+def bonus(task: str, **settings) -> float | None:
+    return ella.ELLA(**settings).resolved(find(task)).bonus
 
 
 def test_the_papers_bonuses():
-    found = {spec.name: ella_bonus(spec, Settings()) for spec in all_tasks() if spec.low_level}
+    found = {spec.name: bonus(spec.name) for spec in all_tasks() if spec.low_level}
     assert found.pop("openpick-maze") == found.pop("sequence-maze") == 0.5
     assert set(found.values()) == {0.25}
-    assert ella_bonus(find("combo-maze"), Settings(ella=EllaOptions(bonus=0.1))) == 0.1
+    assert bonus("combo-maze", bonus=0.1) == 0.1
 
 
-def warning(task: str, **options) -> str | None:
-    return bonus_warning(find(task), Settings(ella=EllaOptions(**options)))
+def test_resolved_settings_have_no_open_value():
+    for method in all_methods().values():
+        resolved = method().resolved(find("sequence-maze"))
+        open_values = [name for name, value in resolved.values().items() if value is None]
+        assert open_values in ([], ["examples"])
+        assert resolved.resolved(find("putnext-room")) == resolved
+
+
+def warning(task: str, **settings) -> str | None:
+    method = ella.ELLA(**settings).resolved(find(task))
+    return method.bound_warning(find(task), PPOSettings())
 
 
 @pytest.mark.parametrize(
-    ("task", "bound"),
-    [
-        ("putnext-room", 0.267),
-        ("putnext-maze", 0.274),
-        ("unlock-maze", 0.267),
-        ("combo-maze", 0.274),
-    ],
+    ("task", "bound"), [("putnext-room", 0.267), ("putnext-maze", 0.274), ("unlock-maze", 0.267)]
 )
 def test_the_papers_lambda_rests_on_40_steps_and_a_larger_one_is_warned_of(task, bound):
     assert warning(task) is None
@@ -69,27 +94,44 @@ def test_the_papers_lambda_rests_on_40_steps_and_a_larger_one_is_warned_of(task,
     assert "at most 100 steps" in warning(task, optimal_steps=100)
 
 
+def test_the_shortest_horizon_of_a_task_binds():
+    assert "exceeds 0.229," in warning("combo-maze")
+    assert warning("combo-maze", bonus=0.228) is None
+
+
 @pytest.mark.parametrize(("task", "at_best"), [("openpick-maze", 0.411), ("sequence-maze", 0.471)])
 def test_no_number_of_steps_allows_the_papers_larger_lambda(task, at_best):
     for options in ({}, {"optimal_steps": 1}):
-        said = warning(task, **options)
-        assert f"no number of steps allows it (1 step: {at_best})" in said
-        assert "--ella.max-completions" in said
+        found = warning(task, **options)
+        assert f"no number of steps allows it (1 step: {at_best})" in found
+        assert "--ella.max-completions" in found
     assert warning(task, optimal_steps=40, max_completions=12) is None
 
 
-def test_assumptions_are_no_part_of_what_a_run_is():
-    told = Settings(ella=EllaOptions(optimal_steps=30, max_completions=5))
+def test_assumptions_are_not_part_of_a_runs_identity():
+    assumed = TrainingSettings(method=ella.ELLA(optimal_steps=30, max_completions=5))
     task = find("unlock-maze")
-    assert identity(task, told) == identity(task, Settings())
+    assert identity(task, assumed) == identity(task, TrainingSettings(method=ella.ELLA()))
 
 
-def test_what_is_left_at_its_default_does_not_make_a_run():
-    """So that options can be added without making other runs of those there are."""
+def test_what_is_left_at_its_default_does_not_change_the_identity():
+    """So that options can be added without breaking the runs there are."""
     task = find("unlock-maze")
-    plain = what_differs(task, Settings())
+    plain = what_differs(task, TrainingSettings())
     assert all(name.startswith("task.") for name in plain)
     assert plain["task.name"] == "unlock-maze"
-    told = Settings(method="ella", ella=EllaOptions(bonus=0.1))
-    assert what_differs(task, told) == {**plain, "method": "ella", "ella.bonus": 0.1}
-    assert what_differs(replace(task, distractors=5), told)["task.distractors"] == 5
+    shaped = TrainingSettings(method=ella.ELLA(bonus=0.1))
+    assert what_differs(task, shaped) == {**plain, "ella.bonus": 0.1}
+    assert what_differs(replace(task, distractors=5), shaped)["task.distractors"] == 5
+
+
+def test_a_table_holds_the_methods_in_use_and_reads_back():
+    settings = TrainingSettings(method=ella.ELLA(bonus=0.1) + ella.RIDE(coefficient=1.0), seeds=3)
+    table = to_table(settings)
+    assert table["method"] == "ella+ride"
+    assert "rnd" not in table
+    assert from_table(table, where="test") == settings
+    other = from_table({**table, "method": "ride"}, where="test")
+    assert other.method == ella.RIDE(coefficient=1.0)
+    with pytest.raises(InputError, match="unknown setting 'rid'"):
+        from_table({"rid": {}}, where="test")

@@ -1,8 +1,10 @@
-"""Runs trained together: as if alone, resumed together, and one's ruin is not the others'."""
+"""Runs trained together: identical to runs trained alone, resumed together, sweeps, divergence."""
 
 import json
+import logging
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,15 +12,13 @@ import numpy as np
 import pytest
 from tiny_runs import FRAMES_PER_ITERATION, tiny_run, values
 
+import ella
 from ella.errors import InputError
-from ella.methods import registry as methods
-from ella.reproduction.local_launcher import groups_of, standing, unfinished
-from ella.runs.rates import known_rate
+from ella.reproduction.local_launcher import groups_of, known_rate, run_progress, unfinished
 from ella.runs.training_run import Outcome, train_runs
-from ella.shaping.shaper import AbstractRewardShaper
 
 
-class Ruin(AbstractRewardShaper):
+class RuinShaper(ella.AbstractRewardShaper):
     """A toy: pays nothing, from some rollout on without limit."""
 
     after: int = eqx.field(static=True)
@@ -34,29 +34,38 @@ class Ruin(AbstractRewardShaper):
         return state, {}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def toy_methods():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(methods, "METHODS", {**methods.METHODS, "ruin": lambda context: Ruin(6)})
-        yield
+@ella.register_method
+@dataclass(frozen=True)
+class Ruin(ella.Method):
+    name: ClassVar[str] = "ruin"
+    label: ClassVar[str] = "Ruin"
+
+    def build(self, context):
+        return RuinShaper(6)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ELLA_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
+class Messages(logging.Handler):
+    """Collects what the package logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, toy_methods, own_cache):
-    """Two methods trained as one program, the last of which ruins its run: (runs, results,
-    remarks, the rate then known)."""
+def trained(tmp_path_factory):
+    """Two methods trained as one program, the last of which ruins its run: (runs, results, what
+    was logged)."""
     folder = tmp_path_factory.mktemp("together")
-    group = [tiny_run(folder / "plain"), tiny_run(folder / "ruined", method="ruin", seeds=1)]
-    said: list[str] = []
-    results = train_runs(group, say=said.append)
-    return group, results, said, known_rate(group)
+    group = [tiny_run(folder / "plain"), tiny_run(folder / "ruined", method=Ruin(), seeds=1)]
+    messages = Messages()
+    logging.getLogger("ella").addHandler(messages)
+    results = train_runs(group)
+    logging.getLogger("ella").removeHandler(messages)
+    return group, results, messages.lines
 
 
 @pytest.fixture(scope="module")
@@ -79,16 +88,16 @@ def test_each_run_is_as_if_trained_alone(together, whole):
 
 
 @pytest.mark.slow
-def test_a_group_resumes_from_the_newest_checkpoint_that_all_have(trained, tmp_path):
+def test_a_group_resumes_from_the_newest_checkpoint_that_all_have(trained, tmp_path, caplog):
     runs, results, *_ = trained
     group = [replace(run, directory=tmp_path / run.directory.name) for run in runs]
     for old, new in zip(runs, group, strict=True):
         shutil.copytree(old.directory, new.directory)
     shutil.rmtree(group[0].directory / "checkpoints" / "000000012")
     shutil.rmtree(group[0].directory / "policies")
-    said: list[str] = []
-    resumed = train_runs(group, resume=True, say=said.append)
-    assert f"resuming at {6 * FRAMES_PER_ITERATION} frames a seed" in said
+    with caplog.at_level(logging.INFO, "ella"):
+        resumed = train_runs(group, resume=True)
+    assert f"resuming at {6 * FRAMES_PER_ITERATION} frames a seed" in caplog.messages
     assert [result.outcome for result in resumed] == [result.outcome for result in results]
     for old, new in zip(runs, group, strict=True):
         for name, column in values(old.directory).items():
@@ -97,36 +106,58 @@ def test_a_group_resumes_from_the_newest_checkpoint_that_all_have(trained, tmp_p
 
 @pytest.mark.slow
 def test_a_run_that_diverges_does_not_stop_the_others(trained):
-    group, (fine, ruined), said, _ = trained
+    group, (fine, ruined), logged = trained
     assert fine.outcome == Outcome.FINISHED
     assert fine.frames == 12 * FRAMES_PER_ITERATION
     assert ruined.outcome == Outcome.DIVERGED
     assert ruined.frames == 6 * FRAMES_PER_ITERATION
-    assert any("not finite" in line and "ruined" in line for line in said)
+    assert any("not finite" in line and "ruined" in line for line in logged)
     assert not (group[1].directory / "policies").exists()
 
 
-def test_training_tells_later_estimates_its_rate(trained):
-    _, results, _, rate = trained
-    assert rate == results[0].last.frames_per_second
+def test_estimates_use_the_rates_of_runs_in_the_folder(trained, tmp_path):
+    group, results, _ = trained
+    new = tiny_run(tmp_path / "new")
+    assert known_rate([new], [new]) is None
+    rate = known_rate([new], [new, group[0]])
+    assert rate == pytest.approx(results[0].last.frames_per_second, abs=0.1)
+
+
+@pytest.mark.slow
+def test_a_sweep_over_a_number_is_one_group_and_identical_to_runs_alone(tmp_path, caplog):
+    """Coefficients are an axis of one compiled program; each run is as it is alone."""
+    coefficients = (0.1, 2.0)
+    swept = [
+        tiny_run(tmp_path / f"{value}", iterations=6, method=ella.RIDE(coefficient=value))
+        for value in coefficients
+    ]
+    train_runs(swept)
+    alone = replace(swept[1], directory=tmp_path / "alone")
+    train_runs([alone])
+    found, expected = values(swept[1].directory), values(alone.directory)
+    assert found.keys() == expected.keys()
+    for name in ("ride_bonus", "bonus", "loss", "entropy"):
+        np.testing.assert_allclose(found[name][:2], expected[name][:2], rtol=1e-3)
+    low, high = (values(run.directory)["ride_bonus"][:2] for run in swept)
+    np.testing.assert_allclose(high, 20 * low, rtol=1e-3)
 
 
 def test_what_is_done_is_known(together, tmp_path):
-    assert standing(together[0]).finished
+    assert run_progress(together[0]).finished
     assert unfinished([together[0], tiny_run(tmp_path / "new")]) == [tiny_run(tmp_path / "new")]
     longer = replace(together[0], settings=replace(together[0].settings, frames=10_000))
-    assert not standing(longer).finished
+    assert not run_progress(longer).finished
     other = replace(together[0], settings=replace(together[0].settings, seed=5))
     with pytest.raises(InputError, match="other settings"):
-        standing(other)
+        run_progress(other)
 
 
 def test_groups_hold_runs_of_one_shape_up_to_a_number_of_seeds(tmp_path):
     runs = [
         tiny_run(tmp_path / "a"),
-        tiny_run(tmp_path / "b", method="ride"),
+        tiny_run(tmp_path / "b", method=ella.RIDE()),
         tiny_run(tmp_path / "longer", iterations=24),
-        tiny_run(tmp_path / "c", method="rnd", seeds=1),
+        tiny_run(tmp_path / "c", method=ella.RND(), seeds=1),
     ]
     names = [[run.directory.name for run in group] for group in groups_of(runs, 5)]
     assert names == [["a", "b", "c"], ["longer"]]
@@ -136,8 +167,8 @@ def test_groups_hold_runs_of_one_shape_up_to_a_number_of_seeds(tmp_path):
 
 def test_runs_begun_apart_stay_apart(together, tmp_path):
     runs = [together[0], tiny_run(tmp_path / "new")]
-    assert len(groups_of(runs)) == 2
-    assert len(groups_of(together)) == 1
+    assert len(groups_of(runs, 32)) == 2
+    assert len(groups_of(together, 32)) == 1
 
 
 def test_runs_of_other_shapes_are_refused(tmp_path):

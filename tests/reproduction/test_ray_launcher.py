@@ -1,5 +1,6 @@
 """A real Ray on this machine: two workers, one of them killed in the middle of a run."""
 
+import logging
 import os
 import signal
 import threading
@@ -33,20 +34,19 @@ def kill_once_saved(directory: Path, killed: list[int]) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch):
+def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch, caplog):
     """The same run twice, each in a worker of its own, one of which is killed."""
     # Another cluster that the surroundings name is not meant.
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     whole, victim = (tiny_run(tmp_path / name, iterations=ITERATIONS) for name in ("a", "b"))
     killed: list[int] = []
     threading.Thread(target=kill_once_saved, args=(victim.directory, killed), daemon=True).start()
-    said: list[str] = []
+    caplog.set_level(logging.INFO, "ella")
     results = train_on_ray(
         [[whole], [victim]],
         address=None,
         gpus=0.0,
         cpus=1.0,
-        say=said.append,
         command=["ella", "reproduce"],
     )
     assert {result.outcome for result in results} == {Outcome.FINISHED}
@@ -54,7 +54,8 @@ def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch):
     holders = {trainer(run.directory) for run in (whole, victim)}
     assert len(holders) == 2
     assert killed[0] not in holders
-    # What the workers say on the way is heard here too.
+    # What the workers log is logged here too.
+    said = caplog.messages
     assert {"a: compiling", "b: compiling", "done: a", "done: b"} <= set(said)
     assert said.index("a: compiling") < said.index("done: a")
     found, expected = values(victim.directory), values(whole.directory)
@@ -67,5 +68,5 @@ def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch):
 def test_no_cluster_at_an_address_is_one_line():
     with pytest.raises(InputError, match="no Ray cluster"):
         train_on_ray(
-            [], address="127.0.0.1:1", gpus=0.0, cpus=1.0, say=lambda line: None, command=[]
+            [], address="127.0.0.1:1", gpus=0.0, cpus=1.0, command=[]
         )

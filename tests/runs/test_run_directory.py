@@ -5,14 +5,15 @@ import json
 import pytest
 
 from ella.errors import InputError
+from ella.runs.config_file import CONFIG_FILE
 from ella.runs import directory as run_directory
 from ella.runs.directory import CIRCUMSTANCES_FILE, claimed
-from ella.training.settings import Settings
+from ella.training.settings import TrainingSettings
 from ella.world.tasks import find
 
 
 def claim(directory, *command: str, resume: bool = True):
-    return claimed(directory, find("goto-small"), Settings(), resume=resume, command=command)
+    return claimed(directory, find("goto-small"), TrainingSettings(), resume=resume, command=command)
 
 
 def circumstances(directory) -> dict:
@@ -47,7 +48,7 @@ def test_every_time_a_run_went_on_is_told(tmp_path):
 def test_a_new_run_that_is_refused_leaves_nothing_and_an_older_one_everything(tmp_path, error):
     def fail(run):
         with claim(run, "word"):
-            assert (run / run_directory.CONFIG_FILE).exists()
+            assert (run / CONFIG_FILE).exists()
             raise error
 
     with pytest.raises(type(error)):
@@ -57,7 +58,7 @@ def test_a_new_run_that_is_refused_leaves_nothing_and_an_older_one_everything(tm
         pass
     with pytest.raises(type(error)):
         fail(tmp_path / "old")
-    assert (tmp_path / "old" / run_directory.CONFIG_FILE).exists()
+    assert (tmp_path / "old" / CONFIG_FILE).exists()
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):

@@ -9,7 +9,8 @@ from random_rollouts import B, T, assert_steps_equal_rollout, random_rollouts
 from ella.errors import InputError
 from ella.networks.action_frequency import empty_model
 from ella.networks.settings import ActionFrequencyNetworkSettings
-from ella.shaping.learn import LearnSettings, LearnShaper, episode_counts
+from ella.methods.learn import LEARN
+from ella.shaping.learn import LearnShaper, episode_counts
 from ella.world.encoding import NUM_ACTIONS
 
 GAMMA, COEFFICIENT = 0.9, 2.0
@@ -18,7 +19,7 @@ GAMMA, COEFFICIENT = 0.9, 2.0
 @pytest.fixture(scope="module")
 def shaper() -> LearnShaper:
     model = empty_model(ActionFrequencyNetworkSettings(width=16), key=jax.random.key(5))
-    return LearnShaper(model, LearnSettings(COEFFICIENT, GAMMA))
+    return LearnShaper(model, COEFFICIENT, GAMMA)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +119,5 @@ def test_counts_begin_anew_with_each_episode():
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(InputError, match="discount"):
-        LearnSettings(discount=1.5)
     with pytest.raises(InputError, match="coefficient"):
-        LearnSettings(coefficient=-1)
+        LEARN(coefficient=-1)

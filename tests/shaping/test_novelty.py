@@ -10,14 +10,19 @@ import pytest
 from random_rollouts import HORIZON, B, T, assert_steps_equal_rollout, random_rollouts
 
 from ella.errors import InputError
-from ella.shaping.noveld import NoveldSettings, NoveldShaper
-from ella.shaping.rnd import RndSettings, RndShaper
+from ella.methods.noveld import NovelD
+from ella.methods.rnd import RND
+from ella.shaping.noveld import NoveldShaper
+from ella.shaping.rnd import RndShaper
 from ella.shaping.running_moments import merged, no_moments
 from ella.shaping.visits import count_visits, no_visits
 
-SMALL_RND = RndShaper(RndSettings(features=32, learning_rate=2e-3, epochs=2, minibatches=2))
+SMALL_RND = RndShaper(
+    **RND(features=32, learning_rate=2e-3, epochs=2, minibatches=2).values()
+)
 SMALL_NOVELD = NoveldShaper(
-    NoveldSettings(channels=(8, 8, 16), width=32, features=16, learning_rate=3e-3), HORIZON
+    horizon=HORIZON,
+    **NovelD(channels=(8, 8, 16), width=32, features=16, learning_rate=3e-3).values(),
 )
 
 
@@ -123,9 +128,9 @@ def test_running_moments_are_those_of_everything():
 
 def test_bad_settings_are_refused():
     with pytest.raises(InputError, match="epochs"):
-        RndSettings(epochs=0)
+        RND(epochs=0)
     with pytest.raises(InputError, match="width"):
-        NoveldSettings(width=0)
-    odd = RndShaper(RndSettings(features=8, minibatches=7))
+        NovelD(width=0)
+    odd = RndShaper(**RND(features=8, minibatches=7).values())
     with pytest.raises(InputError, match=f"must divide the {T * B} frames"):
         odd.fit(odd.init(B, key=jax.random.key(0)), random_rollouts()[0], 0, key=jax.random.key(0))

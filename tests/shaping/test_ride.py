@@ -11,15 +11,20 @@ from random_rollouts import HORIZON, B, T, assert_steps_equal_rollout, random_ro
 
 from ella.networks.impact import impact_networks
 from ella.networks.orthogonal import StridedConvolution
-from ella.shaping.ride import RideSettings, RideShaper, dynamics_loss
+from ella.methods.ride import RIDE
+from ella.shaping.ride import RideShaper
 from ella.shaping.visits import count_visits, no_visits
 from ella.world.encoding import NUM_ACTIONS
 
-COUNTED = RideShaper(RideSettings(coefficient=0.5, episodic_counts=True), HORIZON)
-PLAIN = RideShaper(RideSettings(coefficient=0.5), HORIZON)
-QUICK = RideShaper(
-    RideSettings(learning_rate=3e-3, inverse_coefficient=1.0, forward_coefficient=0.1), HORIZON
-)
+
+
+def ride_shaper(**settings) -> RideShaper:
+    return RideShaper(horizon=HORIZON, **RIDE(**settings).values())
+
+
+COUNTED = ride_shaper(coefficient=0.5, episodic_counts=True)
+PLAIN = ride_shaper(coefficient=0.5)
+QUICK = ride_shaper(learning_rate=3e-3, inverse_coefficient=1.0, forward_coefficient=0.1)
 
 
 @partial(jax.jit, static_argnums=(0, 3))
@@ -80,7 +85,7 @@ def test_the_inverse_model_learns_to_recognise_actions():
     start = QUICK.init(B, key=jax.random.key(0))
     state, accuracy = trained(QUICK, start, stacked(training), 90)
     assert accuracy[0] < 0.25
-    _, errors = jax.jit(dynamics_loss, static_argnums=1)(state.networks, QUICK.settings, held_out)
+    _, errors = jax.jit(QUICK.dynamics_loss)(state.networks, held_out)
     right = float(errors.recognised.mean())
     # Of seven actions several often change nothing, so a perfect score is out of reach.
     assert right > 2 / NUM_ACTIONS
@@ -88,12 +93,11 @@ def test_the_inverse_model_learns_to_recognise_actions():
 
 def test_the_forward_model_learns_to_predict():
     *training, held_out = random_rollouts()
-    settings = RideSettings()
-    shaper = RideShaper(settings, HORIZON)
+    shaper = ride_shaper()
     before = shaper.init(B, key=jax.random.key(0))
     after, _ = trained(shaper, before, stacked(training), 30)
-    judge = jax.jit(dynamics_loss, static_argnums=1)
-    early, late = (judge(part.networks, settings, held_out)[1] for part in (before, after))
+    judge = jax.jit(shaper.dynamics_loss)
+    early, late = (judge(part.networks, held_out)[1] for part in (before, after))
     assert late.distance.mean() < 0.5 * early.distance.mean()
 
 
@@ -112,7 +116,7 @@ def test_the_embedding_ignores_what_the_agent_cannot_influence():
         sample, image=jnp.asarray(image), next_image=jnp.asarray(after),
         action=jnp.asarray(action, jnp.int32),
     )  # fmt: skip
-    shaper = RideShaper(RideSettings(learning_rate=5e-4), HORIZON)
+    shaper = ride_shaper(learning_rate=5e-4)
     state = shaper.init(B, key=jax.random.key(1))
     learned, accuracy = trained(shaper, state, rollouts, 300)
     assert accuracy[-1] > 0.9

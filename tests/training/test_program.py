@@ -25,7 +25,7 @@ def iterate_seed(shaper, iteration, state):
     w = 0.9 * state["w"] + shaper["pull"] + jax.random.normal(noise, (3,)) * iteration
     return {"w": w, "key": key}, {"size": Mean(w.sum(), jnp.ones(()))}
 
-def iterate(shapers, groups, iteration):
+def iterate(shapers, groups, iteration, numbers):
     done = [jax.vmap(partial(iterate_seed, shaper, iteration))(group)
             for shaper, group in zip(shapers, groups)]
     return tuple(zip(*done))
