@@ -82,6 +82,7 @@ def test_a_sum_of_methods_measures_each_part(trained):
     row = read_rows(trained)[-1]
     for name in (
         *("bonus_per_episode", "low_level_completions", "decomposition_size", "instructions_seen"),
+        *("success_charge", "insolvent_successes", "success_net_reward"),
         *("learn_bonus", "learn_potential"),
     ):
         assert name in row

@@ -29,6 +29,8 @@ Judge = Callable[[Any], np.ndarray]
 """Observations of B environments, as the environments return them, to bool[B, L]: which of the L
 low-level instructions each observation shows carried out."""
 FORMAT_VERSION = 1
+NEED_REWARDS = ("insolvent_successes", "success_net_reward")
+"""Measurements that are left out here: HostElla is told successes, not what they are worth."""
 
 
 class HostElla:
@@ -189,7 +191,8 @@ class HostElla:
 
     def measurements(self) -> dict[str, float]:
         """Means since the last call: `bonus_per_episode`, `low_level_completions` per episode,
-        `decomposition_size` and `instructions_seen`; those without a case are left out."""
+        `success_charge`, `decomposition_size` and `instructions_seen`; those without a case are
+        left out."""
         means = {
             name: float(total / count) for name, (total, count) in self._sums.items() if count > 0
         }
@@ -292,6 +295,8 @@ class HostElla:
             pair = np.array([mean.total, mean.count], np.float64)
             self._sums[name] = self._sums.get(name, 0) + pair
 
+            if name in NEED_REWARDS:
+                continue
 
 @eqx.filter_jit
 def _shape(

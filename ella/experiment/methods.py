@@ -108,6 +108,7 @@ def _ella_with(context: MethodContext, relevance: AbstractRelevance) -> Abstract
         settings=EllaSettings(
             bonus=bonus,
             discount=settings.ppo.discount,
+            reward_scale=settings.ppo.reward_scale,
             recheck=settings.ella.recheck,
             neutralise=settings.ella.neutralise,
             last_state=settings.ella.last_state,
