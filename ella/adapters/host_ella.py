@@ -20,8 +20,8 @@ from ella.errors import InputError
 from ella.measurement import Measurements
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import ELLA, EllaSettings, EllaState, EpisodeLedger
-from ella.shaping.free_text_relevance import FreeTextRelevance
-from ella.shaping.relevance import RelevanceSettings
+from ella.shaping.free_text_relevance import STARTED, FreeTextRelevance
+from ella.shaping.relevance import START_PROBLEM, RelevanceSettings
 from ella.shaping.termination import ToldTermination
 from ella.trajectory import InstructionTable, Trajectory
 
@@ -287,16 +287,19 @@ class HostElla:
             sentences=jnp.asarray(self._sentences.tokens),
             num_sentences=jnp.asarray(len(self._sentences), jnp.int32),
         )
-        self._state = _learn(self._relevance, self._state, key)
+        learned, measured = _learn(self._relevance, self._state, key)
+        if float(measured[STARTED].total) < float(measured[STARTED].count):
+            raise InputError(START_PROBLEM)
+        self._state = learned
         self._updates += 1
 
     def _add(self, measured: Measurements) -> None:
         for name, mean in measured.items():
+            if name in NEED_REWARDS:
+                continue
             pair = np.array([mean.total, mean.count], np.float64)
             self._sums[name] = self._sums.get(name, 0) + pair
 
-            if name in NEED_REWARDS:
-                continue
 
 @eqx.filter_jit
 def _shape(
@@ -341,9 +344,12 @@ def _meet(
 
 
 @eqx.filter_jit
-def _learn(relevance: FreeTextRelevance, state: EllaState, key: PRNGKeyArray) -> EllaState:
-    learned, _ = relevance.fit(state.relevance, state.dataset, jnp.zeros((), jnp.int32), key=key)
-    return replace(state, relevance=learned)
+def _learn(
+    relevance: FreeTextRelevance, state: EllaState, key: PRNGKeyArray
+) -> tuple[EllaState, Measurements]:
+    iteration = jnp.zeros((), jnp.int32)
+    learned, measured = relevance.fit(state.relevance, state.dataset, iteration, key=key)
+    return replace(state, relevance=learned), measured
 
 
 def _named(tree: PyTree) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from ella.experiment.program import SeedProgram, States, seed_mesh
 from ella.experiment.rates import remember_rate
 from ella.experiment.run_log import AbstractLogSink, TensorBoardLog, WandbLog
 from ella.experiment.settings_file import to_json
+from ella.experiment.start_check import check_start
 from ella.measurement import Measurements
 from ella.ppo.iteration import init_train_state, run_iteration
 from ella.shaping.shaper import AbstractRewardShaper
@@ -285,7 +286,8 @@ class _Training:
     def go(self, resume: bool, sinks: Sinks, stop: Callable[[], bool]) -> list[RunResult]:
         """Start or resume, train to the end, export."""
         settings = self.group[0].settings
-        states = self.program.start([planned.settings.seed_numbers for planned in self.group])
+        seeds = [planned.settings.seed_numbers for planned in self.group]
+        states = self.program.start(seeds)
         iteration = 0
         if resume:
             states, iteration = self._restored(states)
@@ -295,6 +297,8 @@ class _Training:
             shorter = iteration > settings.iterations
             for planned in self.group if hosts.leads() and not shorter else ():
                 run_directory.write_config(planned.directory, planned.spec, planned.settings)
+        if not iteration:
+            check_start(self.program.shapers, states, seeds)
         names = self.program.prepare(states)
         members = [
             _Member(planned, iteration, measured)

@@ -117,6 +117,9 @@ class ELLA(AbstractRewardShaper):
             relevance=self.relevance.init(key=key),
         )
 
+    def start_problems(self, state: EllaState) -> dict[str, Bool[Array, ""]]:
+        return self.relevance.start_problems(state.relevance)
+
     def shape(
         self, state: EllaState, trajectory: Trajectory
     ) -> tuple[EllaState, Float[Array, "T B"], Measurements]:
@@ -134,10 +137,10 @@ class ELLA(AbstractRewardShaper):
             "low_level_completions": Mean((completions * done).sum(), episodes),
             "decomposition_size": Mean(size * is_seen, is_seen),
             "instructions_seen": Mean(seen, jnp.ones(())),
+            **success_measurements(self.settings, trajectory, account.bonus),
         }
         return state, account.bonus, measurements
 
-            **success_measurements(self.settings, trajectory, account.bonus),
     def account(self, state: EllaState, trajectory: Trajectory) -> tuple[EllaState, Account]:
         """`shape` in full: every completion and payment, for films and for looking inside."""
         T, B = trajectory.reward.shape
@@ -192,9 +195,6 @@ def ella_shaper(
     )
 
 
-def keep_account(
-    settings: EllaSettings,
-    ledger: EpisodeLedger,
 def success_measurements(
     settings: EllaSettings, trajectory: Trajectory, bonus: Float[Array, "T B"]
 ) -> Measurements:
@@ -214,6 +214,9 @@ def success_measurements(
     }
 
 
+def keep_account(
+    settings: EllaSettings,
+    ledger: EpisodeLedger,
     trajectory: Trajectory,
     terminated: Bool[Array, "T B L"],
     relevant: Bool[Array, "T B L"],
