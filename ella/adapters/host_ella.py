@@ -20,8 +20,8 @@ from ella.errors import InputError
 from ella.measurement import Measurements
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import EllaSettings, EllaShaper, EllaState, EpisodeLedger
-from ella.shaping.free_text_relevance import FreeTextRelevance
-from ella.shaping.relevance import RelevanceSettings
+from ella.shaping.free_text_relevance import STARTED, FreeTextRelevance
+from ella.shaping.relevance import START_PROBLEM, RelevanceSettings
 from ella.shaping.termination import ToldTermination
 from ella.trajectory import InstructionTable, Trajectory
 
@@ -29,6 +29,8 @@ Judge = Callable[[Any], np.ndarray]
 """Observations of B environments, as the environments return them, to bool[B, L]: which of the L
 low-level instructions each observation shows carried out."""
 FORMAT_VERSION = 1
+NEED_REWARDS = ("insolvent_successes", "success_net_reward")
+"""Measurements that are left out here: HostElla is told successes, not what they are worth."""
 
 
 class HostElla:
@@ -189,7 +191,8 @@ class HostElla:
 
     def measurements(self) -> dict[str, float]:
         """Means since the last call: `bonus_per_episode`, `low_level_completions` per episode,
-        `decomposition_size` and `instructions_seen`; those without a case are left out."""
+        `success_charge`, `decomposition_size` and `instructions_seen`; those without a case are
+        left out."""
         means = {
             name: float(total / count) for name, (total, count) in self._sums.items() if count > 0
         }
@@ -284,11 +287,16 @@ class HostElla:
             sentences=jnp.asarray(self._sentences.tokens),
             num_sentences=jnp.asarray(len(self._sentences), jnp.int32),
         )
-        self._state = _learn(self._relevance, self._state, key)
+        learned, measured = _learn(self._relevance, self._state, key)
+        if float(measured[STARTED].total) < float(measured[STARTED].count):
+            raise InputError(START_PROBLEM)
+        self._state = learned
         self._updates += 1
 
     def _add(self, measured: Measurements) -> None:
         for name, mean in measured.items():
+            if name in NEED_REWARDS:
+                continue
             pair = np.array([mean.total, mean.count], np.float64)
             self._sums[name] = self._sums.get(name, 0) + pair
 
@@ -336,9 +344,12 @@ def _meet(
 
 
 @eqx.filter_jit
-def _learn(relevance: FreeTextRelevance, state: EllaState, key: PRNGKeyArray) -> EllaState:
-    learned, _ = relevance.fit(state.relevance, state.dataset, jnp.zeros((), jnp.int32), key=key)
-    return replace(state, relevance=learned)
+def _learn(
+    relevance: FreeTextRelevance, state: EllaState, key: PRNGKeyArray
+) -> tuple[EllaState, Measurements]:
+    iteration = jnp.zeros((), jnp.int32)
+    learned, measured = relevance.fit(state.relevance, state.dataset, iteration, key=key)
+    return replace(state, relevance=learned), measured
 
 
 def _named(tree: PyTree) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 
 from ella.methods.registry import assumed_steps, bonus_bound, ella_bonus
 from ella.ppo.settings import PPOSettings
-from ella.shaping.bound import largest_bonus
+from ella.shaping.bound import task_bound
 from ella.shaping.oracle import low_level_of
 from ella.training.settings import Settings
 from ella.world import tasks
@@ -20,6 +20,7 @@ class Arguments:
     """The bonus, in units of the scaled reward, up to which optimal policies surely stay optimal.
 
     Without --steps the bound is conservative: it lets an optimal solution need the whole horizon.
+    Where missions of the task have different horizons, it is the least of theirs.
     """
 
     task: Positional[Annotated[str, arg(metavar="TASK")]]
@@ -39,16 +40,16 @@ class Arguments:
 def run(arguments: Arguments) -> None:
     """Print the bound and what it assumes."""
     task = tasks.find(arguments.task)
-    horizon, count = max(task.horizons), low_level_of(task).language.num_instructions
-    bound = largest_bonus(
-        horizon,
-        count,
+    count = low_level_of(task).language.num_instructions
+    bound = task_bound(
+        task,
         arguments.discount,
         arguments.reward_scale,
         arguments.steps,
         arguments.completions,
     )
-    steps = horizon if arguments.steps is None else arguments.steps
+    steps = max(task.horizons) if arguments.steps is None else arguments.steps
+    horizons = ", ".join(str(horizon) for horizon in task.horizons)
     defaults = Settings()
     trained_steps = assumed_steps(task, defaults)
     if arguments.json:
@@ -57,7 +58,7 @@ def run(arguments: Arguments) -> None:
         return
     sys.stdout.write(
         f"{bound:.3g}\n"
-        f"{task.name}: solutions of at most {steps} steps, horizon {horizon}, "
+        f"{task.name}: solutions of at most {steps} steps, horizon {horizons}, "
         f"{arguments.completions or count} low-level completions, discount {arguments.discount:g}, "
         f"reward times {arguments.reward_scale:g}\n"
         f"ella train: a bonus of {ella_bonus(task, defaults):g} unless told, and a warning beyond "

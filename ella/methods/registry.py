@@ -18,7 +18,7 @@ from ella.offline.train_action_frequency import (
     empty_model,
 )
 from ella.offline.train_termination import Progress
-from ella.shaping.bound import largest_bonus
+from ella.shaping.bound import task_bound
 from ella.shaping.ella import EllaSettings, EllaShaper
 from ella.shaping.learn import LearnSettings, LearnShaper
 from ella.shaping.noveld import NoveldShaper
@@ -108,6 +108,7 @@ def _ella_with(context: MethodContext, relevance: AbstractRelevance) -> Abstract
         settings=EllaSettings(
             bonus=bonus,
             discount=settings.ppo.discount,
+            reward_scale=settings.ppo.reward_scale,
             recheck=settings.ella.recheck,
             neutralise=settings.ella.neutralise,
             last_state=settings.ella.last_state,
@@ -143,7 +144,7 @@ def paper_bonus(task: str) -> float:
 
 def assumed_steps(task: TaskSpec, settings: Settings) -> int:
     """The most steps an optimal solution needs: what the settings say, or what the paper's lambda
-    for the task rests on, or the horizon."""
+    for the task rests on, or the longest horizon."""
     if settings.ella.optimal_steps is not None:
         return settings.ella.optimal_steps
     return min(PAPER_STEPS.get(task.name, max(task.horizons)), max(task.horizons))
@@ -151,9 +152,8 @@ def assumed_steps(task: TaskSpec, settings: Settings) -> int:
 
 def bonus_bound(task: TaskSpec, settings: Settings, steps: int) -> float:
     """The largest lambda if optimal solutions need at most that many steps."""
-    return largest_bonus(
-        max(task.horizons),
-        low_level_of(task).language.num_instructions,
+    return task_bound(
+        task,
         settings.ppo.discount,
         settings.ppo.reward_scale,
         steps,
@@ -167,7 +167,7 @@ def bonus_warning(task: TaskSpec, settings: Settings) -> str | None:
     bound, at_best = (bonus_bound(task, settings, most) for most in (steps, 1))
     if bonus <= bound:
         return None
-    assumed = f"{steps} steps" + " (the horizon)" * (steps == max(task.horizons))
+    assumed = f"{steps} steps" + " (the longest horizon)" * (steps == max(task.horizons))
     remedy = (
         "--ella.optimal-steps assumes another number"
         if bonus <= at_best

@@ -35,6 +35,7 @@ from ella.shaping.shaper import AbstractRewardShaper
 from ella.training import multi_host as hosts
 from ella.training.program import SeedProgram, States, seed_mesh
 from ella.training.settings import Settings
+from ella.training.start_check import check_start
 from ella.world.environment import Environment, make
 from ella.world.tasks import TaskSpec
 
@@ -286,7 +287,8 @@ class _Training:
     def go(self, resume: bool, sinks: Sinks, stop: Callable[[], bool]) -> list[RunResult]:
         """Start or resume, train to the end, export."""
         settings = self.group[0].settings
-        states = self.program.start([planned.settings.seed_numbers for planned in self.group])
+        seeds = [planned.settings.seed_numbers for planned in self.group]
+        states = self.program.start(seeds)
         iteration = 0
         if resume:
             states, iteration = self._restored(states)
@@ -296,6 +298,8 @@ class _Training:
             shorter = iteration > settings.iterations
             for planned in self.group if hosts.leads() and not shorter else ():
                 run_directory.write_config(planned.directory, planned.spec, planned.settings)
+        if not iteration:
+            check_start(self.program.shapers, states, seeds)
         names = self.program.prepare(states)
         members = [
             _Member(planned, iteration, measured)

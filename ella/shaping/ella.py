@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.errors import InputError
-from ella.measurement import Mean, Measurements
+from ella.measurement import Mean, Measurements, mean_of
 from ella.shaping import relevance_dataset
 from ella.shaping.relevance import AbstractRelevance, LearnedRelevance
 from ella.shaping.relevance_dataset import RelevanceDataset
@@ -27,6 +27,9 @@ class EllaSettings:
     and sequence-maze."""
     discount: float = 0.99
     """Must be the learner's discount, or successes are not neutralised exactly."""
+    reward_scale: float = 20.0
+    """What the learner multiplies the environment's reward by. Bonuses do not depend on it, only
+    the measurements of successes do."""
     recheck: bool = True
     """Whether a low-level instruction that was not relevant when first completed can still be
     paid for when it holds again and has become relevant (the released code). False checks its
@@ -42,6 +45,8 @@ class EllaSettings:
             raise InputError(f"the bonus must not be negative, not {self.bonus}")
         if not 0.0 < self.discount <= 1.0:
             raise InputError(f"the discount must lie in (0, 1], not {self.discount}")
+        if self.reward_scale <= 0:
+            raise InputError(f"the reward scale must be > 0, got {self.reward_scale}")
 
 
 @jax.tree_util.register_dataclass
@@ -112,6 +117,9 @@ class EllaShaper(AbstractRewardShaper):
             relevance=self.relevance.init(key=key),
         )
 
+    def start_problems(self, state: EllaState) -> dict[str, Bool[Array, ""]]:
+        return self.relevance.start_problems(state.relevance)
+
     def shape(
         self, state: EllaState, trajectory: Trajectory
     ) -> tuple[EllaState, Float[Array, "T B"], Measurements]:
@@ -129,6 +137,7 @@ class EllaShaper(AbstractRewardShaper):
             "low_level_completions": Mean((completions * done).sum(), episodes),
             "decomposition_size": Mean(size * is_seen, is_seen),
             "instructions_seen": Mean(seen, jnp.ones(())),
+            **success_measurements(self.settings, trajectory, account.bonus),
         }
         return state, account.bonus, measurements
 
@@ -184,6 +193,25 @@ def ella_shaper(
         settings=settings or EllaSettings(),
         num_ids=task.language.num_ids,
     )
+
+
+def success_measurements(
+    settings: EllaSettings, trajectory: Trajectory, bonus: Float[Array, "T B"]
+) -> Measurements:
+    """What successes are charged for the bonuses of their episodes, and what they keep.
+
+    The last step of a success earns the scaled reward and is charged for the bonuses that steps
+    before it were paid, compounded (its own bonus is paid and taken back at once). A success
+    charged more than its scaled reward is insolvent: its last step brings less than nothing.
+    """
+    success = trajectory.success
+    charge = jnp.maximum(-bonus, 0.0)
+    earned = settings.reward_scale * trajectory.reward
+    return {
+        "success_charge": mean_of(charge, success),
+        "insolvent_successes": mean_of(charge > earned, success),
+        "success_net_reward": mean_of(earned + bonus, success),
+    }
 
 
 def keep_account(

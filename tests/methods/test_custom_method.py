@@ -13,10 +13,13 @@ from ella.errors import InputError
 from ella.measurement import count_of, mean_of
 from ella.methods import registry as methods
 from ella.methods.registry import MethodContext, check_method, register
+from ella.ppo.iteration import init_train_state
 from ella.runs.run import Outcome, train
 from ella.shaping.shaper import AbstractRewardShaper
+from ella.training.program import training_key
 from ella.training.settings import LogSettings
 from ella.world.encoding import FORWARD
+from ella.world.environment import make
 from ella.world.tasks import find
 
 SETTINGS = replace(
@@ -57,6 +60,22 @@ class Rent(AbstractRewardShaper):
         return state, {}
 
 
+class Fussy(AbstractRewardShaper):
+    """A toy that will not start with an odd state."""
+
+    def init(self, num_envs, *, key):
+        return jax.random.randint(key, (), 0, 100)
+
+    def start_problems(self, state):
+        return {"odd numbers will not do": state % 2 == 1}
+
+    def shape(self, state, trajectory):
+        return state, jnp.zeros_like(trajectory.reward), {}
+
+    def fit(self, state, trajectory, iteration, *, key):
+        return state, {}
+
+
 def wanderlust(context: MethodContext) -> AbstractRewardShaper:
     return Wanderlust(0.125)
 
@@ -65,6 +84,23 @@ def wanderlust(context: MethodContext) -> AbstractRewardShaper:
 def own_registry(monkeypatch):
     """What a test registers is forgotten after it."""
     monkeypatch.setattr(methods, "METHODS", dict(methods.METHODS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fussy", "fussy+wanderlust"])
+def test_a_start_that_a_method_finds_fault_with_is_refused(method, tmp_path):
+    register("wanderlust", wanderlust)
+    register("fussy", lambda context: Fussy())
+    settings = replace(SETTINGS, method=method, seeds=8)
+    with pytest.raises(InputError, match=r"^seed [\d, ]+: odd numbers will not do$") as refused:
+        train(find("goto-small"), settings, tmp_path / "run")
+    env, shaper = make(find("goto-small")), methods.build_shaper(find("goto-small"), settings)
+    odd = []
+    for seed in range(8):
+        started = init_train_state(env, settings.ppo, shaper, key=training_key(seed)).shaper
+        if (started["fussy"] if "+" in method else started) % 2:
+            odd.append(str(seed))
+    assert str(refused.value).startswith(f"seed {', '.join(odd)}: ")
 
 
 @pytest.mark.slow

@@ -63,11 +63,12 @@ def warning(task: str, **options) -> str | None:
         ("putnext-room", 0.267),
         ("putnext-maze", 0.274),
         ("unlock-maze", 0.267),
-        ("combo-maze", 0.274),
+        ("combo-maze", 0.229),
     ],
 )
 def test_the_papers_lambda_rests_on_40_steps_and_a_larger_one_is_warned_of(task, bound):
-    assert warning(task) is None
+    # combo-maze's shorter missions have half the horizon of the others, and do not allow it.
+    assert (warning(task) is None) == (bound > 0.25)
     assert warning(task, bonus=bound - 0.001) is None
     larger = warning(task, bonus=bound + 0.001)
     assert f"exceeds {bound}," in larger
@@ -75,7 +76,7 @@ def test_the_papers_lambda_rests_on_40_steps_and_a_larger_one_is_warned_of(task,
     assert "at most 100 steps" in warning(task, optimal_steps=100)
 
 
-@pytest.mark.parametrize(("task", "at_best"), [("openpick-maze", 0.411), ("sequence-maze", 0.471)])
+@pytest.mark.parametrize(("task", "at_best"), [("openpick-maze", 0.411), ("sequence-maze", "0.47")])
 def test_no_number_of_steps_allows_the_papers_larger_lambda(task, at_best):
     for options in ({}, {"optimal_steps": 1}):
         said = warning(task, **options)

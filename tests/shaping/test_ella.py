@@ -19,6 +19,7 @@ from ella.shaping.ella import (
     EpisodeLedger,
     ella_shaper,
     keep_account,
+    success_measurements,
 )
 from ella.shaping.oracle import low_level_of
 from ella.shaping.relevance import OracleRelevance, OracleSettings
@@ -171,11 +172,37 @@ def test_relevance_is_rechecked_or_not():
     assert not once.any()
 
 
+@pytest.mark.parametrize("neutralise", [True, False])
+def test_successes_are_accounted_for(neutralise):
+    # Two bonuses of 1 before the last step of a success, compounded by 1 / 0.5 a step: 2 and 4.
+    # The first environment's last step earns another one, the second times out, and the third's
+    # success brings less than its charge.
+    low, last = np.zeros((3, 3, L), bool), np.array([[False], [False], [True]])
+    low[0, :, 0] = low[1, :, 1] = low[2, 0, 2] = True
+    rollout = trajectory_of(
+        first=~last & [[True], [False], [False]],
+        reward=last * [0.9, 0.0, 0.2],
+        terminated=last & [True, False, True],
+        truncated=last & [False, True, False],
+    )
+    how = EllaSettings(1.0, 0.5, reward_scale=10.0, neutralise=neutralise)
+    _, account = keep_account(how, fresh_ledger(3), rollout, low, np.ones((3, 3, L), bool))
+    measured = success_measurements(how, rollout, account.bonus)
+    means = {name: float(mean.total / mean.count) for name, mean in measured.items()}
+    assert means == pytest.approx(
+        {"success_charge": 6, "insolvent_successes": 0.5, "success_net_reward": (3 - 4) / 2}
+        if neutralise
+        else {"success_charge": 0, "insolvent_successes": 0, "success_net_reward": (10 + 2) / 2}
+    )
+
+
 def test_bad_settings_are_refused():
     with pytest.raises(InputError, match="bonus"):
         EllaSettings(bonus=-1.0)
     with pytest.raises(InputError, match="discount"):
         EllaSettings(discount=0.0)
+    with pytest.raises(InputError, match="reward scale"):
+        EllaSettings(reward_scale=0.0)
 
 
 SPEC = ella.make("putnext-room").spec
