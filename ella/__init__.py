@@ -85,7 +85,44 @@ _HOMES = {
 }
 """The module of every public name, and its name there if it is another."""
 
-__all__ = [*_HOMES, "world", "__version__"]  # noqa: PLE0604
+__all__ = [
+    "make",
+    "Environment",
+    "TaskSpec",
+    "register_task",
+    "train",
+    "TrainingResult",
+    "training_function",
+    "evaluate",
+    "load_policy",
+    "Policy",
+    "TrainingSettings",
+    "PPOSettings",
+    "NetworkSettings",
+    "Method",
+    "BuildContext",
+    "register_method",
+    "PPO",
+    "ELLA",
+    "ELLAOracle",
+    "LEARN",
+    "RIDE",
+    "RND",
+    "NovelD",
+    "Trajectory",
+    "AbstractRewardShaper",
+    "NoShaping",
+    "Sum",
+    "EllaShaper",
+    "LearnShaper",
+    "RideShaper",
+    "RndShaper",
+    "NoveldShaper",
+    "HostElla",
+    "InputError",
+    "world",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,8 +22,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from ella.adapters.host_ella import HostElla
 from ella.adapters.stable_baselines3 import EllaLog, ShapedVecEnv
 from ella.networks.settings import RelevanceNetworkSettings
-from ella.shaping.ella import EllaSettings
-from ella.shaping.relevance import RelevanceSettings
+from ella.shaping.settings import RelevanceSettings
 
 SIZE = 11
 GOODS = ("bread", "roses", "nails", "ink")
@@ -98,7 +97,8 @@ def main() -> None:
         ella = HostElla(
             LOW_LEVEL,
             visited,
-            settings=EllaSettings(bonus=0.05, discount=0.99, last_state=True),
+            bonus=0.05,
+            discount=0.99,
             relevance=RelevanceSettings(network=RelevanceNetworkSettings(hidden_size=32)),
             update_every=4096,
             max_instructions=64,

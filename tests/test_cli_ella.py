@@ -10,9 +10,9 @@ import pytest
 
 from ella.cli import main
 from ella.commands import exhibits
-from ella.training.assembly import build_shaper
 from ella.runs.config_file import read_run
 from ella.runs.metrics import read_rows
+from ella.training.assembly import build_shaper
 
 CLASSIFIER = {
     "episodes": 64,
@@ -37,9 +37,9 @@ SETTINGS = {
         "bonus": 0.1,
         "termination": CLASSIFIER,
         "relevance": {
-            "update_every": 2, "initial_instructions": 4, "max_initial_rounds": 1,
+            "update_every": 2,
             "network": {"hidden_size": 16, "output_size": 8},
-            "training": {"max_initial_steps": 20, "max_steps": 20},
+            "training": {"max_initial_steps": 40, "max_steps": 20, "learning_rate": 3e-3},
         },
     },
     "learn": {
@@ -83,10 +83,24 @@ def test_a_sum_of_methods_measures_each_part(trained):
     row = read_rows(trained)[-1]
     for name in (
         *("bonus_per_episode", "low_level_completions", "decomposition_size", "instructions_seen"),
+        *("success_charge", "insolvent_successes", "success_net_reward"),
         *("learn_bonus", "learn_potential"),
     ):
         assert name in row
     assert float(row["learn_bonus"]) != 0
+
+
+@pytest.mark.slow
+def test_a_run_whose_relevance_does_not_start_with_everything_is_refused(trained, folder, capsys):
+    words = [
+        *("train", "unlock-maze", "--method", "ella", "--config", str(folder / "settings.json")),
+        *("--ella.relevance.max-initial-rounds", "1", "--out", str(folder / "refused")),
+        *("--ella.relevance.training.max-initial-steps", "1"),
+    ]
+    assert main(words) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "seed 0, 1: the relevance classifier does not start with everything relevant" in last
+    assert "relevance.max_initial_rounds" in last
 
 
 @pytest.mark.slow

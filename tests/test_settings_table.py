@@ -2,18 +2,20 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from ella.errors import InputError
 from ella.runs.config_file import read_config, read_run, write_config
-from ella.settings_table import to_json, updated
-from ella.training.settings import LogSettings, Settings
+from ella.training.settings import LogSettings, TrainingSettings, from_table, to_table
 from ella.world.tasks import find
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
 def test_a_saved_configuration_reads_back_equal(tmp_path):
-    settings = Settings(seeds=3, frames=77, log=LogSettings(keep=5, wandb="p"))
+    settings = TrainingSettings(seeds=3, frames=77, log=LogSettings(keep=5, wandb="p"))
     settings = replace(settings, ppo=replace(settings.ppo, learning_rate=7e-4))
     spec = find("combo-maze")
     write_config(tmp_path, spec, settings)
@@ -23,7 +25,7 @@ def test_a_saved_configuration_reads_back_equal(tmp_path):
 def test_a_file_may_name_a_few_settings_only(tmp_path):
     file = tmp_path / "mine.json"
     file.write_text(json.dumps({"seeds": 2, "ppo": {"epochs": 1, "learning_rate": 1}}))
-    spec, settings = read_config(file, Settings(frames=5))
+    spec, settings = read_config(file, TrainingSettings(frames=5))
     assert spec is None
     assert (settings.seeds, settings.frames, settings.ppo.epochs) == (2, 5, 1)
     assert isinstance(settings.ppo.learning_rate, float)
@@ -36,14 +38,14 @@ def test_a_file_may_name_a_few_settings_only(tmp_path):
         ({"ppo": {"epoch": 2}}, "ppo: unknown setting 'epoch'; did you mean epochs"),
         ({"seeds": "two"}, "'two' is not int"),
         ({"seeds": True}, "True is not int"),
-        ({"seeds": 0}, "seeds must be at least 1"),
+        ({"seeds": 0}, "seeds must be >= 1"),
         ({"ppo": 3}, "expected a table"),
         ({"ppo": {"network": {"variant": "twohot"}}}, "did you mean onehot"),
     ],
 )
 def test_wrong_settings_are_named(table, message):
     with pytest.raises(InputError, match=message):
-        updated(Settings(), table, where="file")
+        from_table(table, where="file")
 
 
 def test_not_json_and_not_a_run(tmp_path):
@@ -58,5 +60,34 @@ def test_not_json_and_not_a_run(tmp_path):
 
 
 def test_every_setting_survives_json():
-    table = json.loads(json.dumps(to_json(Settings())))
-    assert updated(Settings(seeds=9), table, where="") == Settings()
+    table = json.loads(json.dumps(to_table(TrainingSettings())))
+    assert from_table(table, TrainingSettings(seeds=9), where="") == TrainingSettings()
+
+
+def test_every_committed_run_reads_back():
+    """Also those of format version 1, whose tables were laid out otherwise."""
+    runs = [path.parent for path in sorted(RESULTS.rglob("config.json"))]
+    assert len(runs) >= 25
+    for run in runs:
+        table = json.loads((run / "config.json").read_text())
+        spec, settings = read_run(run)
+        assert spec.name == table["task"]["name"]
+        assert settings.method.name == table["method"]
+        assert (settings.seeds, settings.frames) == (table["seeds"], table["frames"])
+        for part in settings.method.parts:
+            assert all(
+                value is not None or name == "examples" for name, value in part.values().items()
+            )
+
+
+def test_the_oracle_of_format_version_1(tmp_path):
+    table = {
+        "format_version": 1, "task": {"name": "unlock-maze", "kinds": ["open"], "low_level": "pick-maze"},
+        "method": "ella-oracle", "seeds": 2,
+        "ella": {"bonus": None, "recheck": False, "oracle": {"after_frames": 77}, "relevance": {}},
+        "ride": {"coefficient": 3.0},
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(table))
+    _, settings = read_run(tmp_path)
+    assert (settings.method.bonus, settings.method.recheck) == (0.25, False)
+    assert settings.method.after_frames == 77

@@ -1,6 +1,7 @@
 """ELLA for environments and trainers that step on the host, whatever their observations are."""
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +20,10 @@ from ella.durable_files import replace_durably
 from ella.errors import InputError
 from ella.measurement import Measurements
 from ella.shaping import relevance_dataset
-from ella.shaping.ella import EllaSettings, EllaShaper, EllaState, EpisodeLedger
-from ella.shaping.free_text_relevance import FreeTextRelevance
-from ella.shaping.relevance import RelevanceSettings
+from ella.shaping.ella import EllaShaper, EllaState, EpisodeLedger
+from ella.shaping.free_text_relevance import STARTED, FreeTextRelevance
+from ella.shaping.relevance import START_PROBLEM
+from ella.shaping.settings import RelevanceSettings
 from ella.shaping.termination import ToldTermination
 from ella.trajectory import InstructionTable, Trajectory
 
@@ -29,6 +31,8 @@ Judge = Callable[[Any], np.ndarray]
 """Observations of B environments, as the environments return them, to bool[B, L]: which of the L
 low-level instructions each observation shows carried out."""
 FORMAT_VERSION = 1
+NEED_REWARDS = ("insolvent_successes", "success_net_reward")
+"""Measurements that are left out here: HostElla is told successes, not what they are worth."""
 
 
 class HostElla:
@@ -38,9 +42,14 @@ class HostElla:
     Args:
         low_level: The L low-level instructions, in words.
         judge: Says which of them an observation shows carried out.
-        settings: The bonus, in units of the reward as the learner gets it, and the learner's
-            discount; `last_state` where the last action of a solution may carry out a low-level
-            instruction (which the default allows for).
+        bonus: Lambda, in units of the reward as the learner gets it.
+        discount: The learner's.
+        reward_scale: What the learner multiplies the environment's reward by; only measurements
+            depend on it.
+        recheck: Whether an instruction that was not relevant when first completed can still be
+            paid for once it is.
+        neutralise: Whether a success takes the episode's bonuses back with its last reward.
+        last_state: Whether what a success's last action completed counts among what it completed.
         relevance: The relevance classifier; its `update_every` is not used.
         update_every: Steps, of all environments together, between updates of the classifier.
         max_instructions: The most high-level instructions there may be.
@@ -54,7 +63,12 @@ class HostElla:
         low_level: Sequence[str],
         judge: Judge,
         *,
-        settings: EllaSettings | None = None,
+        bonus: float = 0.25,
+        discount: float = 0.99,
+        reward_scale: float = 1.0,
+        recheck: bool = True,
+        neutralise: bool = True,
+        last_state: bool = True,
         relevance: RelevanceSettings | None = None,
         update_every: int = 128_000,
         max_instructions: int = 4096,
@@ -65,7 +79,13 @@ class HostElla:
         if isinstance(low_level, str) or not low_level:
             raise InputError("low_level must be a list of at least one instruction")
         if update_every < 1:
-            raise InputError(f"update_every must be positive, not {update_every}")
+            raise InputError(f"update_every must be >= 1, got {update_every}")
+        if not 0 <= bonus < math.inf:
+            raise InputError(f"bonus must be >= 0, got {bonus:g}")
+        if not 0 < discount <= 1:
+            raise InputError(f"discount must lie in (0, 1], got {discount:g}")
+        if reward_scale <= 0:
+            raise InputError(f"reward_scale must be > 0, got {reward_scale:g}")
         self.low_level = tuple(low_level)
         self.update_every = update_every
         self._judge = judge
@@ -84,7 +104,12 @@ class HostElla:
         self._shaper = EllaShaper(
             termination=ToldTermination(),
             relevance=self._relevance,
-            settings=settings or EllaSettings(last_state=True),
+            bonus=bonus,
+            discount=discount,
+            reward_scale=reward_scale,
+            recheck=recheck,
+            neutralise=neutralise,
+            last_state=last_state,
             num_ids=max_instructions,
         )
         start_key, self._key = jax.random.split(jax.random.key(seed))
@@ -132,7 +157,7 @@ class HostElla:
             done: bool[B], whether it ended the episode at all.
             idle: bool[B], environments that only reset in this step; they get 0.
             last_observations: Those after the action and before any reset. Needed where `success`
-                holds, if the settings have `last_state`.
+                holds, with `last_state`.
             owner: As given to `start`.
         """
         count = len(missions)
@@ -152,7 +177,7 @@ class HostElla:
         if self._updates and len(self._sentences) > known:
             self._state = _meet(self._relevance, self._state, ids, self._sentences.tokens[ids])
         shown = np.zeros_like(judged)
-        if self._shaper.settings.last_state and success.any():
+        if self._shaper.last_state and success.any():
             if last_observations is None:
                 raise InputError("with last_state, a success needs last_observations")
             shown = self._judged(last_observations, count)
@@ -189,7 +214,8 @@ class HostElla:
 
     def measurements(self) -> dict[str, float]:
         """Means since the last call: `bonus_per_episode`, `low_level_completions` per episode,
-        `decomposition_size` and `instructions_seen`; those without a case are left out."""
+        `success_charge`, `decomposition_size` and `instructions_seen`; those without a case are
+        left out."""
         means = {
             name: float(total / count) for name, (total, count) in self._sums.items() if count > 0
         }
@@ -284,11 +310,16 @@ class HostElla:
             sentences=jnp.asarray(self._sentences.tokens),
             num_sentences=jnp.asarray(len(self._sentences), jnp.int32),
         )
-        self._state = _learn(self._relevance, self._state, key)
+        learned, measured = _learn(self._relevance, self._state, key)
+        if float(measured[STARTED].total) < float(measured[STARTED].count):
+            raise InputError(START_PROBLEM)
+        self._state = learned
         self._updates += 1
 
     def _add(self, measured: Measurements) -> None:
         for name, mean in measured.items():
+            if name in NEED_REWARDS:
+                continue
             pair = np.array([mean.total, mean.count], np.float64)
             self._sums[name] = self._sums.get(name, 0) + pair
 
@@ -336,9 +367,12 @@ def _meet(
 
 
 @eqx.filter_jit
-def _learn(relevance: FreeTextRelevance, state: EllaState, key: PRNGKeyArray) -> EllaState:
-    learned, _ = relevance.fit(state.relevance, state.dataset, jnp.zeros((), jnp.int32), key=key)
-    return replace(state, relevance=learned)
+def _learn(
+    relevance: FreeTextRelevance, state: EllaState, key: PRNGKeyArray
+) -> tuple[EllaState, Measurements]:
+    iteration = jnp.zeros((), jnp.int32)
+    learned, measured = relevance.fit(state.relevance, state.dataset, iteration, key=key)
+    return replace(state, relevance=learned), measured
 
 
 def _named(tree: PyTree) -> dict[str, Any]:

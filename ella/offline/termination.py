@@ -1,5 +1,6 @@
 """The offline stage of ELLA: a termination classifier for a low-level task, trained or recalled."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,8 @@ from ella.world.expert import rollout
 from ella.world.grammar import CLAUSE_KINDS
 from ella.world.tasks import TaskSpec
 
+logger = logging.getLogger(__name__)
+
 HELD_OUT_SHARE = 0.1
 """Of a user's examples, for validation."""
 
@@ -68,8 +71,7 @@ def termination_classifier(
     *,
     examples: Path | None = None,
     directory: Path | None = None,
-    say: Callable[[str], None] = lambda line: None,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> TrainedTermination:
     """The classifier of a low-level task, from the cache or trained now.
 
@@ -79,8 +81,8 @@ def termination_classifier(
         examples: A file of labelled examples (docs/offline.md) to learn from instead of the
             expert's episodes.
         directory: The cache's place; the user's own by default.
-        say: Takes remarks: what is being done, or what is wrong with a cached entry.
-        progress: Called after every evaluation while training.
+        progress: Called after every evaluation while training; by default every tenth of the steps
+            is logged.
     """
     settings = settings or TerminationTrainingSettings()
     configuration: dict[str, Any] = {"task": task, "settings": settings}
@@ -93,7 +95,7 @@ def termination_classifier(
             training, validation = split_examples(found, HELD_OUT_SHARE, settings.seed)
             layouts = {}
         else:
-            say(f"collecting {settings.episodes} expert episodes of {task.name}")
+            logger.info("collecting %d expert episodes of %s", settings.episodes, task.name)
             split = expert_split(
                 task,
                 settings.episodes,
@@ -105,8 +107,10 @@ def termination_classifier(
             if split.held_out_locked is not None:
                 layouts["locked_room"] = split.held_out_locked
             validation = joined(*layouts.values())
-        say(f"training the termination classifier of {task.name}")
-        model, record = train_termination(task.language, training, validation, settings, progress)
+        logger.info("training the termination classifier of %s", task.name)
+        model, record = train_termination(
+            task.language, training, validation, settings, progress or _log_tenths()
+        )
         record["layouts"] = {
             name: assess(model, task.language, part) for name, part in layouts.items()
         }
@@ -118,9 +122,43 @@ def termination_classifier(
         configuration,
         jax.eval_shape(lambda key: empty_model(settings.network, key=key), jax.random.key(0)),
         compute,
-        say,
     )
     return TrainedTermination(task, model, record)
+
+
+def termination_judge(
+    task: TaskSpec,
+    settings: TerminationTrainingSettings,
+    *,
+    examples: Path | None = None,
+    dtype: Precision = "float32",
+    trained: bool = True,
+) -> LearnedTermination:
+    """The classifier of a low-level task, ready for use in a shaper; not `trained`, one of the same
+    shape to put weights into."""
+    if not trained:
+        return untrained_termination(task, settings).prepared(dtype)
+    found = termination_classifier(task, settings, examples=examples)
+    logger.info(
+        f"termination classifier of {task.name}: {found.record['accuracy']:.1%} balanced accuracy "
+        "on held-out examples"
+    )
+    return found.prepared(dtype)
+
+
+def _log_tenths() -> Callable[[Progress], None]:
+    logged = 0
+
+    def log(progress: Progress) -> None:
+        nonlocal logged
+        if 10 * progress.step // progress.steps > logged:
+            logged = 10 * progress.step // progress.steps
+            logger.info(
+                f"step {progress.step} of {progress.steps}: balanced accuracy "
+                f"{progress.accuracy:.2%}, best {progress.best:.2%}"
+            )
+
+    return log
 
 
 def untrained_termination(

@@ -1,5 +1,6 @@
 """The offline stage of LEARN: a classifier of action frequencies, trained or recalled."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,9 @@ from ella.world.tasks import TaskSpec
 
 EPOCHS_A_CALL = 5
 """Epochs compiled as one call; progress is told after each."""
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,7 @@ def action_frequency_classifier(
     settings: ActionFrequencyTrainingSettings | None = None,
     *,
     directory: Path | None = None,
-    say: Callable[[str], None] = lambda line: None,
-    progress: Callable[[ActionFrequencyProgress], None] = lambda progress: None,
+    progress: Callable[[ActionFrequencyProgress], None] | None = None,
 ) -> TrainedActionFrequency:
     """The classifier of a low-level task, from the cache or trained now.
 
@@ -77,17 +80,19 @@ def action_frequency_classifier(
         task: The low-level task.
         settings: How to train; the released code's way by default.
         directory: The cache's place; the user's own by default.
-        say: Takes remarks: what is being done, or what is wrong with a cached entry.
-        progress: Called every few epochs while training.
+        progress: Called every few epochs while training; by default every tenth of the epochs is
+            logged.
     """
     settings = settings or ActionFrequencyTrainingSettings()
 
     def compute() -> tuple[ActionFrequencyModel, dict[str, Any]]:
-        say(f"collecting {settings.episodes} expert episodes of {task.name}")
+        logger.info("collecting %d expert episodes of %s", settings.episodes, task.name)
         training = expert_examples(task, settings.episodes, 2 * settings.seed)
         held_out = expert_examples(task, settings.validation_episodes, 2 * settings.seed + 1)
-        say(f"training the action frequency classifier of {task.name}")
-        return train_action_frequency(task.language, training, held_out, settings, progress)
+        logger.info("training the action frequency classifier of %s", task.name)
+        return train_action_frequency(
+            task.language, training, held_out, settings, progress or _log_tenths()
+        )
 
     model, record = cache.cached(
         directory or cache.default_directory(),
@@ -95,9 +100,38 @@ def action_frequency_classifier(
         {"task": task, "settings": settings},
         jax.eval_shape(lambda key: empty_model(settings.network, key=key), jax.random.key(0)),
         compute,
-        say,
     )
     return TrainedActionFrequency(task, model, record)
+
+
+def action_frequency_model(
+    task: TaskSpec, settings: ActionFrequencyTrainingSettings, *, trained: bool = True
+) -> ActionFrequencyModel:
+    """The classifier of a low-level task for use in a shaper; not `trained`, one of the same shape
+    to put weights into."""
+    if not trained:
+        return empty_model(settings.network, key=jax.random.key(0))
+    found = action_frequency_classifier(task, settings)
+    logger.info(
+        f"action frequency classifier of {task.name}: {found.record['accuracy']:.1%} accuracy on "
+        "held-out episodes"
+    )
+    return found.model
+
+
+def _log_tenths() -> Callable[[ActionFrequencyProgress], None]:
+    logged = 0
+
+    def log(progress: ActionFrequencyProgress) -> None:
+        nonlocal logged
+        if 10 * progress.epoch // progress.epochs > logged:
+            logged = 10 * progress.epoch // progress.epochs
+            logger.info(
+                f"epoch {progress.epoch} of {progress.epochs}: loss {progress.loss:.4f}, held-out "
+                f"accuracy {progress.accuracy:.1%}"
+            )
+
+    return log
 
 
 def train_action_frequency(

@@ -162,12 +162,15 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
         "short": Scale(
             "as many frames as show the difference, in bfloat16",
             {
-                "putnext-room": Budget(30_000_000, seeds=4),
-                "putnext-maze": Budget(45_000_000, preset="onehot"),
-                "unlock-maze": Budget(15_000_000, seeds=4),
-                "openpick-maze": Budget(15_000_000, preset="onehot"),
-                "combo-maze": Budget(15_000_000, preset="onehot"),
-                "sequence-maze": Budget(20_000_000, preset="onehot"),
+                task: Budget(frames, seeds=8, preset="onehot")
+                for task, frames in {
+                    "putnext-room": 30_000_000,
+                    "putnext-maze": 90_000_000,
+                    "unlock-maze": 10_000_000,
+                    "openpick-maze": 15_000_000,
+                    "combo-maze": 15_000_000,
+                    "sequence-maze": 15_000_000,
+                }.items()
             },
             {
                 "ppo": {"network": {"compute_dtype": "bfloat16"}},

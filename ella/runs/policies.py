@@ -19,7 +19,7 @@ from ella.runs.checkpoint import named_arrays, replace_arrays
 from ella.runs.config_file import CONFIG_FILE, spec_of
 from ella.runs.directory import POLICIES
 from ella.settings_table import read_table, to_json, updated
-from ella.training.settings import Settings
+from ella.training.settings import TrainingSettings
 from ella.world.grammar import VOCABULARY
 from ella.world.tasks import TaskSpec
 
@@ -41,7 +41,7 @@ class Policy:
 
 def export_policies(
     spec: TaskSpec,
-    settings: Settings,
+    settings: TrainingSettings,
     networks: ActorCritic,
     statistics: RunningStatistics,
     directory: Path,

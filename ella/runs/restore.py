@@ -8,14 +8,16 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from ella.errors import InputError
+from ella.methods.ella import EllaMethod
 from ella.ppo.iteration import TrainState, init_train_state
 from ella.runs import directory as run_directory
+from ella.runs.config_file import read_run
 from ella.runs.planned_run import PlannedRun
 from ella.runs.training_run import run_shaper, store_of
 from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.shaper import AbstractRewardShaper, Sum
 from ella.training.program import training_key
-from ella.training.settings import Settings
+from ella.training.settings import TrainingSettings
 from ella.world.environment import make
 from ella.world.tasks import TaskSpec
 
@@ -25,7 +27,7 @@ class RestoredRun:
     """A run's parts; the train states have the seed axis and lie on the host."""
 
     spec: TaskSpec
-    settings: Settings
+    settings: TrainingSettings
     shaper: AbstractRewardShaper
     states: TrainState
     iteration: int
@@ -45,21 +47,21 @@ class RestoredRun:
             for name, part in shaper.parts.items():
                 if isinstance(part, EllaShaper):
                     return part, state[name]
-        raise InputError(f"the run was trained with method '{self.settings.method}', without ELLA")
+        raise InputError(
+            f"the run was trained with method '{self.settings.method.name}', without ELLA"
+        )
 
 
 def has_ella(directory: Path) -> bool:
     """Whether a run was trained with ELLA and still has what that learned."""
-    _, settings = run_directory.read_run(directory)
-    methods = set(settings.method.split("+"))
-    return (
-        bool(methods & {"ella", "ella-oracle"}) and (directory / run_directory.CHECKPOINTS).is_dir()
-    )
+    _, settings = read_run(directory)
+    with_ella = any(isinstance(part, EllaMethod) for part in settings.method.parts)
+    return with_ella and (directory / run_directory.CHECKPOINTS).is_dir()
 
 
 def restore_run(directory: Path) -> RestoredRun:
     """The newest whole checkpoint of a run, with everything it was trained with."""
-    spec, settings = run_directory.read_run(directory)
+    spec, settings = read_run(directory)
     env, shaper = make(spec), run_shaper(directory, spec, settings)
 
     def start(seeds: jax.Array) -> PyTree:

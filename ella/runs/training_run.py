@@ -33,6 +33,7 @@ from ella.training.log_line import LogLine, averages, non_finite
 from ella.training.loop import Stretch, stretches
 from ella.training.program import SeedProgram, States
 from ella.training.settings import TrainingSettings, to_table
+from ella.training.start_check import check_start
 from ella.world.environment import make
 from ella.world.tasks import TaskSpec
 
@@ -245,7 +246,8 @@ class _Training:
     def go(self, resume: bool, sinks: Sinks, stop: Callable[[], bool]) -> list[RunResult]:
         """Start or resume, train to the end, export."""
         settings = self.group[0].settings
-        states = self.program.start([sweep.seeds for sweep in self.sweeps])
+        seeds = [sweep.seeds for sweep in self.sweeps]
+        states = self.program.start(seeds)
         iteration = 0
         if resume:
             states, iteration = self._restored(states)
@@ -255,6 +257,8 @@ class _Training:
             shorter = iteration > settings.iterations
             for planned in self.group if multi_host.is_main_process() and not shorter else ():
                 write_config(planned.directory, planned.spec, planned.settings)
+        if not iteration:
+            check_start(self.program.shapers, states, seeds)
         names = self.program.prepare(states)
         columns = {
             index: measured

@@ -1,6 +1,38 @@
 """How large the bonus may be before it can pay to fail."""
 
 from ella.errors import InputError
+from ella.shaping.oracle import low_level_of
+from ella.world.tasks import TaskSpec
+
+
+def task_bound(
+    task: TaskSpec,
+    discount: float = 0.99,
+    reward_scale: float = 20.0,
+    steps: int | None = None,
+    max_completions: int | None = None,
+) -> float:
+    """`largest_bonus` for every episode of a task: the least over its horizons.
+
+    Missions of a task may have different horizons, and all pay the same bonus. A success in M
+    steps is worth the less the shorter its horizon is, so with `steps` given the shortest horizon
+    binds; solutions take min(steps, H) steps where H is shorter. Without, they take all H steps of
+    each horizon, and the longest binds.
+    """
+    longest = max(task.horizons)
+    if steps is not None and not 1 <= steps <= longest:
+        raise InputError(f"steps must lie between 1 and the horizon {longest}, got {steps}")
+    return min(
+        largest_bonus(
+            horizon,
+            low_level_of(task).language.num_instructions,
+            discount,
+            reward_scale,
+            horizon if steps is None else min(steps, horizon),
+            max_completions,
+        )
+        for horizon in task.horizons
+    )
 
 
 def largest_bonus(

@@ -7,41 +7,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
-from ella.errors import InputError
-from ella.measurement import Mean, Measurements
+from ella.measurement import Mean, Measurements, mean_of
 from ella.shaping import relevance_dataset
 from ella.shaping.relevance import AbstractRelevance, LearnedRelevance
 from ella.shaping.relevance_dataset import RelevanceDataset
-from ella.shaping.shaper import AbstractRewardShaper
+from ella.shaping.shaper import AbstractRewardShaper, Number
 from ella.shaping.termination import AbstractTermination
 from ella.trajectory import Trajectory
 from ella.world.tasks import TaskSpec
-
-
-@dataclass(frozen=True)
-class EllaSettings:
-    """What ELLA pays, and when."""
-
-    bonus: float = 0.25
-    """Lambda, in units of the scaled reward. The paper takes 0.25, and 0.5 for openpick-maze
-    and sequence-maze."""
-    discount: float = 0.99
-    """Must be the learner's discount, or successes are not neutralised exactly."""
-    recheck: bool = True
-    """Whether a low-level instruction that was not relevant when first completed can still be
-    paid for when it holds again and has become relevant (the released code). False checks its
-    relevance only at its first completion (the paper's text)."""
-    neutralise: bool = True
-    """Whether a success takes the episode's bonuses back with its last reward."""
-    last_state: bool = False
-    """Whether what a success's last action carried out counts among what the success completed.
-    The released code never looks at the state after an episode's last action."""
-
-    def __post_init__(self) -> None:
-        if self.bonus < 0:
-            raise InputError(f"the bonus must not be negative, not {self.bonus}")
-        if not 0.0 < self.discount <= 1.0:
-            raise InputError(f"the discount must lie in (0, 1], not {self.discount}")
 
 
 @jax.tree_util.register_dataclass
@@ -95,7 +68,22 @@ class EllaShaper(AbstractRewardShaper):
 
     termination: AbstractTermination
     relevance: AbstractRelevance
-    settings: EllaSettings = eqx.field(static=True)
+    bonus: Number
+    """Lambda, in units of the scaled reward."""
+    discount: Number
+    """Must be the learner's discount, or successes are not neutralised exactly."""
+    reward_scale: Number
+    """What the learner multiplies the environment's reward by. Bonuses do not depend on it, only
+    the measurements of successes do."""
+    recheck: bool = eqx.field(static=True)
+    """Whether a low-level instruction that was not relevant when first completed can still be
+    paid for when it holds again and has become relevant (the released code). False checks its
+    relevance only at its first completion (the paper's text)."""
+    neutralise: bool = eqx.field(static=True)
+    """Whether a success takes the episode's bonuses back with its last reward."""
+    last_state: bool = eqx.field(static=True)
+    """Whether what a success's last action completed counts among what the success completed. The
+    released code never looks at the state after an episode's last action."""
     num_ids: int = eqx.field(static=True)
     """Size of the high-level language's id space."""
 
@@ -112,6 +100,9 @@ class EllaShaper(AbstractRewardShaper):
             relevance=self.relevance.init(key=key),
         )
 
+    def start_problems(self, state: EllaState) -> dict[str, Bool[Array, ""]]:
+        return self.relevance.start_problems(state.relevance)
+
     def shape(
         self, state: EllaState, trajectory: Trajectory
     ) -> tuple[EllaState, Float[Array, "T B"], Measurements]:
@@ -123,12 +114,11 @@ class EllaShaper(AbstractRewardShaper):
         is_seen = jnp.minimum(seen, 1.0)
         size = state.dataset.num_members / jnp.maximum(seen, 1.0)
         measurements = {
-            "bonus_per_episode": Mean(
-                self.settings.bonus * account.paid.sum(dtype=jnp.float32), episodes
-            ),
+            "bonus_per_episode": Mean(self.bonus * account.paid.sum(dtype=jnp.float32), episodes),
             "low_level_completions": Mean((completions * done).sum(), episodes),
             "decomposition_size": Mean(size * is_seen, is_seen),
             "instructions_seen": Mean(seen, jnp.ones(())),
+            **self.success_measurements(trajectory, account.bonus),
         }
         return state, account.bonus, measurements
 
@@ -142,11 +132,9 @@ class EllaShaper(AbstractRewardShaper):
         relevant = by_row[trajectory.instruction_row]
         relevant |= self.relevance.pays_everything(steps, B)[:, None, None]
 
-        ledger, account = keep_account(
-            self.settings, state.ledger, trajectory, terminated, relevant
-        )
+        ledger, account = self.keep_account(state.ledger, trajectory, terminated, relevant)
         completed = account.completed
-        if self.settings.last_state:
+        if self.last_state:
             shown = self.termination(trajectory.next_image.reshape(images.shape))
             completed = completed | shown.reshape(T, B, -1)
         dataset = relevance_dataset.record(
@@ -167,53 +155,82 @@ class EllaShaper(AbstractRewardShaper):
         )
         return EllaState(state.ledger, state.steps, state.dataset, relevance), measurements
 
+    def success_measurements(
+        self, trajectory: Trajectory, bonus: Float[Array, "T B"]
+    ) -> Measurements:
+        """What successes are charged for the bonuses of their episodes, and what they keep.
+
+        The last step of a success earns the scaled reward and is charged for the bonuses that steps
+        before it were paid, compounded (its own bonus is paid and taken back at once). A success
+        charged more than its scaled reward is insolvent: its last step brings less than nothing.
+        """
+        success = trajectory.success
+        charge = jnp.maximum(-bonus, 0.0)
+        earned = self.reward_scale * trajectory.reward
+        return {
+            "success_charge": mean_of(charge, success),
+            "insolvent_successes": mean_of(charge > earned, success),
+            "success_net_reward": mean_of(earned + bonus, success),
+        }
+
+    def keep_account(
+        self,
+        ledger: EpisodeLedger,
+        trajectory: Trajectory,
+        terminated: Bool[Array, "T B L"],
+        relevant: Bool[Array, "T B L"],
+    ) -> tuple[EpisodeLedger, Account]:
+        """Bonuses of a rollout, given what terminated before each action and what is relevant.
+
+        A step earns lambda once however many instructions it completes. A success at step N is
+        charged lambda times the sum of discount^(t - N) over the episode's paid steps t, N
+        included, so that its discounted return is that of the unshaped reward.
+        """
+
+        def step(
+            ledger: EpisodeLedger, inputs: tuple[Array, Array, Array, Array]
+        ) -> tuple[EpisodeLedger, Account]:
+            first, success, terminates, is_relevant = inputs
+            going_on = ~first[:, None]
+            completed, settled = ledger.completed & going_on, ledger.settled & going_on
+            earned = terminates & is_relevant & ~settled
+            settled = settled | (earned if self.recheck else terminates)
+            completed = completed | terminates
+            paid = earned.any(-1)
+            owed = jnp.where(first, 0.0, ledger.owed / self.discount) + paid
+            charged = jnp.where(success, owed, 0.0) if self.neutralise else 0.0
+            bonus = self.bonus * (paid - charged)
+            return EpisodeLedger(completed, settled, owed), Account(paid, earned, completed, bonus)
+
+        inputs = (trajectory.first, trajectory.success, terminated, relevant)
+        return jax.lax.scan(step, ledger, inputs, unroll=8)
+
 
 def ella_shaper(
     task: TaskSpec,
     termination: AbstractTermination,
     relevance: AbstractRelevance | None = None,
-    settings: EllaSettings | None = None,
+    *,
+    bonus: Number = 0.25,
+    discount: Number = 0.99,
+    reward_scale: Number = 20.0,
+    recheck: bool = True,
+    neutralise: bool = True,
+    last_state: bool = False,
 ) -> EllaShaper:
     """ELLA for a high-level task; relevance is learned unless another judge is given.
 
     `termination` must judge the instructions of `low_level_of(task)`, in the order of their ids.
+    The other arguments are the fields of `EllaShaper`.
     """
     return EllaShaper(
         termination=termination,
         relevance=relevance or LearnedRelevance(task),
-        settings=settings or EllaSettings(),
+        bonus=bonus,
+        discount=discount,
+        reward_scale=reward_scale,
+        recheck=recheck,
+        neutralise=neutralise,
+        last_state=last_state,
         num_ids=task.language.num_ids,
     )
-
-
-def keep_account(
-    settings: EllaSettings,
-    ledger: EpisodeLedger,
-    trajectory: Trajectory,
-    terminated: Bool[Array, "T B L"],
-    relevant: Bool[Array, "T B L"],
-) -> tuple[EpisodeLedger, Account]:
-    """Bonuses of a rollout, given what terminated before each action and what is relevant.
-
-    A step earns lambda once however many instructions it completes. A success at step N is
-    charged lambda times the sum of discount^(t - N) over the episode's paid steps t, N included,
-    so that its discounted return is that of the unshaped reward.
-    """
-
-    def step(
-        ledger: EpisodeLedger, inputs: tuple[Array, Array, Array, Array]
-    ) -> tuple[EpisodeLedger, Account]:
-        first, success, terminates, is_relevant = inputs
-        going_on = ~first[:, None]
-        completed, settled = ledger.completed & going_on, ledger.settled & going_on
-        earned = terminates & is_relevant & ~settled
-        settled = settled | (earned if settings.recheck else terminates)
-        completed = completed | terminates
-        paid = earned.any(-1)
-        owed = jnp.where(first, 0.0, ledger.owed / settings.discount) + paid
-        charged = jnp.where(success, owed, 0.0) if settings.neutralise else 0.0
-        bonus = settings.bonus * (paid - charged)
-        return EpisodeLedger(completed, settled, owed), Account(paid, earned, completed, bonus)
-
-    inputs = (trajectory.first, trajectory.success, terminated, relevant)
-    return jax.lax.scan(step, ledger, inputs, unroll=8)

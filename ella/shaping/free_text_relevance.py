@@ -7,22 +7,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
 
-from ella.measurement import Measurements
+from ella.measurement import Mean, Measurements
 from ella.networks.relevance import RelevanceClassifier, relevance_matrix
 from ella.shaping import relevance_training
-from ella.shaping.relevance import (
-    LOG_HALF,
-    AbstractRelevance,
-    RelevanceSettings,
-    learn_everything,
-    learn_from_dataset,
-)
+from ella.shaping.relevance import LOG_HALF, AbstractRelevance, learn_everything, learn_from_dataset
 from ella.shaping.relevance_dataset import RelevanceDataset
 from ella.shaping.relevance_training import Decompositions, Learner
+from ella.shaping.settings import RelevanceSettings
 from ella.trajectory import InstructionTable
 
 PADDING = 0
 """The token after a sentence's last word."""
+STARTED = "started_with_everything"
+"""A measurement of the first update: 1 if it started with everything relevant, 0 if not."""
 CHUNK = 64
 """Sentences that are judged at a time."""
 
@@ -98,13 +95,13 @@ class FreeTextRelevance(AbstractRelevance):
     ) -> tuple[FreeTextLearner, Measurements]:
         teach_key, learn_key = jax.random.split(key)
 
-        def update(state: FreeTextLearner) -> FreeTextLearner:
+        def update(state: FreeTextLearner) -> tuple[FreeTextLearner, Measurements]:
             # Only padding is known before the first update.
             is_first = state.taught.sum() == 1
-            learner = jax.lax.cond(
+            learner, started = jax.lax.cond(
                 is_first,
                 lambda learner: self._teach(learner, key=teach_key),
-                lambda learner: learner,
+                lambda learner: (learner, jnp.zeros((), bool)),
                 state.learner,
             )
             learner = learn_from_dataset(
@@ -122,13 +119,17 @@ class FreeTextRelevance(AbstractRelevance):
             new = replace(
                 state, learner=learner, taught=state.taught.at[words.reshape(-1)].set(True)
             )
-            return replace(new, relevant=self._judge_all(new))
+            measured = Mean(started.astype(jnp.float32), is_first.astype(jnp.float32))
+            return replace(new, relevant=self._judge_all(new)), {STARTED: measured}
+
+        def keep(state: FreeTextLearner) -> tuple[FreeTextLearner, Measurements]:
+            return state, {STARTED: Mean(jnp.zeros(()), jnp.zeros(()))}
 
         due = (iteration + 1) % self.settings.update_every == 0
-        return jax.lax.cond(due, update, lambda state: state, state), {}
+        return jax.lax.cond(due, update, keep, state)
 
-    def _teach(self, learner: Learner, *, key: PRNGKeyArray) -> Learner:
-        """That everything is relevant to some of the sentences met so far."""
+    def _teach(self, learner: Learner, *, key: PRNGKeyArray) -> tuple[Learner, Bool[Array, ""]]:
+        """Teach that everything is relevant to some of the sentences met; whether that worked."""
         draw_key, train_key = jax.random.split(key)
         count = min(self.settings.initial_instructions, self.sentences.shape[0])
         met = jnp.maximum(self.num_sentences, 1)
@@ -145,9 +146,10 @@ class FreeTextRelevance(AbstractRelevance):
             logs, _ = relevance_matrix(learner.classifier, tokens, self.low_tokens)
             return (logs > LOG_HALF).all()
 
-        return learn_everything(
+        learner = learn_everything(
             self.settings, learner, data, self.low_tokens, all_relevant, key=train_key
         )
+        return learner, all_relevant(learner)
 
     def _judge(self, state: FreeTextLearner, tokens: Int32[Array, "R n"]) -> Bool[Array, "R L"]:
         return self.probability_of(state, tokens) > 0.5

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import lru_cache
 
 import equinox as eqx
 import jax
@@ -10,21 +10,26 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
-from ella.errors import InputError
 from ella.measurement import Mean, Measurements
 from ella.networks.relevance import RelevanceClassifier, relevance_matrix
-from ella.networks.settings import RelevanceNetworkSettings
 from ella.shaping import relevance_dataset, relevance_training
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance_dataset import RelevanceDataset
-from ella.shaping.relevance_training import Decompositions, Learner, RelevanceTrainingSettings
+from ella.shaping.relevance_training import Decompositions, Learner
+from ella.shaping.settings import RelevanceSettings
 from ella.trajectory import InstructionTable
+from ella.world import levels
 from ella.world.grammar import Language
 from ella.world.tasks import TaskSpec
 
 LOG_HALF = float(np.log(0.5))
-CANDIDATES = 4096
-"""Instructions of a language that initial training and validation draw from, at most."""
+NUM_LEVELS = 4096
+"""Levels of a task whose instructions initial training and validation draw from."""
+START_PROBLEM = (
+    "the relevance classifier does not start with everything relevant; raise "
+    "relevance.max_initial_rounds, relevance.training.max_initial_steps or "
+    "relevance.initial_instructions"
+)
 
 
 class AbstractRelevance(eqx.Module):
@@ -35,6 +40,10 @@ class AbstractRelevance(eqx.Module):
     @abstractmethod
     def init(self, *, key: PRNGKeyArray) -> PyTree:
         """The state before training."""
+
+    def start_problems(self, state: PyTree) -> dict[str, Bool[Array, ""]]:
+        """As `AbstractRewardShaper.start_problems`."""
+        return {}
 
     @abstractmethod
     def relevant(self, state: PyTree, instructions: InstructionTable) -> Bool[Array, "R L"]:
@@ -60,29 +69,17 @@ class AbstractRelevance(eqx.Module):
         """Learn from the decompositions found so far; called once per iteration."""
 
 
-@dataclass(frozen=True)
-class OracleSettings:
-    """The oracle in place of the relevance classifier."""
-
-    after_frames: int = 2_500_000
-    """Frames of a seed for which every completion is paid for before the oracle takes over;
-    0 for the oracle from the start."""
-
-    def __post_init__(self) -> None:
-        if self.after_frames < 0:
-            raise InputError(f"after_frames must not be negative, not {self.after_frames}")
-
-
 class OracleRelevance(AbstractRelevance):
     """True relevance, read off the grammar (`ella.shaping.oracle`)."""
 
     spec: TaskSpec = eqx.field(static=True)
-    settings: OracleSettings = eqx.field(static=True)
+    after_frames: int = eqx.field(static=True)
+    """Frames of a seed for which every completion is paid for before ground truth takes over."""
     num_low_level: int = eqx.field(static=True)
 
-    def __init__(self, spec: TaskSpec, settings: OracleSettings | None = None):
+    def __init__(self, spec: TaskSpec, after_frames: int = 0):
         self.spec = spec
-        self.settings = settings or OracleSettings()
+        self.after_frames = after_frames
         self.num_low_level = low_level_of(spec).language.num_ids
 
     def init(self, *, key: PRNGKeyArray) -> PyTree:
@@ -92,7 +89,7 @@ class OracleRelevance(AbstractRelevance):
         return oracle_relevance(self.spec, instructions.ids)
 
     def pays_everything(self, steps: Int32[Array, "T"], num_envs: int) -> Bool[Array, "T"]:
-        return steps < -(-self.settings.after_frames // num_envs)
+        return steps < -(-self.after_frames // num_envs)
 
     def probability(self, state: PyTree, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
         return oracle_relevance(self.spec, ids).astype(jnp.float32)
@@ -108,35 +105,13 @@ class OracleRelevance(AbstractRelevance):
         return state, {}
 
 
-@dataclass(frozen=True)
-class RelevanceSettings:
-    """The relevance classifier and its training."""
-
-    network: RelevanceNetworkSettings = field(default_factory=RelevanceNetworkSettings)
-    training: RelevanceTrainingSettings = field(default_factory=RelevanceTrainingSettings)
-    update_every: int = 50
-    """Iterations between updates."""
-    initial_instructions: int = 100
-    """High-level instructions the classifier is first taught to call everything relevant to."""
-    max_initial_rounds: int = 5
-    """Initial training is repeated, up to so many times, until every pair checked is called
-    relevant; 1 trains once, as the released code does."""
-    validation_instructions: int = 256
-    """High-level instructions on which accuracy is measured against the oracle."""
-
-    def __post_init__(self) -> None:
-        for name in (
-            "update_every", "initial_instructions", "max_initial_rounds",
-            "validation_instructions",
-        ):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
-
-
 class LearnedRelevance(AbstractRelevance):
     """The Siamese classifier, learned from successes while the policy learns.
 
-    It starts by calling everything relevant.
+    It starts by calling everything relevant. The instructions it starts with, and those its
+    accuracy is measured on, are those of freshly generated levels: ids of the language are spread
+    over kinds of missions quite differently (97 % put-next on combo-maze, where a third of the
+    levels are).
     """
 
     settings: RelevanceSettings = eqx.field(static=True)
@@ -145,8 +120,10 @@ class LearnedRelevance(AbstractRelevance):
     """The task whose oracle labels measure accuracy; None for languages without an oracle."""
     num_low_level: int = eqx.field(static=True)
     low_tokens: Int32[Array, "L m"]
-    candidates: Int32[Array, "K"]
-    """Ids that initial training and validation draw from."""
+    level_instructions: Int32[Array, "K"]
+    """The instructions of K levels, as often as levels have them."""
+    num_different: int = eqx.field(static=True)
+    """Different ones among them."""
 
     def __init__(self, spec: TaskSpec, settings: RelevanceSettings | None = None):
         low = low_level_of(spec).language
@@ -155,27 +132,41 @@ class LearnedRelevance(AbstractRelevance):
         self.oracle_spec = spec
         self.num_low_level = low.num_ids
         self.low_tokens = low.tokens(jnp.arange(low.num_ids))
-        self.candidates = jnp.asarray(some_instructions(spec.language, CANDIDATES))
+        drawn = instructions_of_levels(spec, NUM_LEVELS)
+        self.level_instructions = jnp.asarray(drawn)
+        self.num_different = np.unique(drawn).size
 
     def init(self, *, key: PRNGKeyArray) -> Learner:
-        """A learner trained until it calls every pair of the candidates relevant."""
+        """A learner trained until it calls everything relevant to the instructions of levels."""
         settings = self.settings
         network_key, draw_key, train_key = jax.random.split(key, 3)
         learner = relevance_training.start(RelevanceClassifier(settings.network, key=network_key))
-        count = min(settings.initial_instructions, self.candidates.size)
-        ids = jax.random.choice(draw_key, self.candidates, (count,), replace=False)
+        ids = self.draw_initial(key=draw_key)
+        different = jnp.unique(self.level_instructions, size=self.num_different)
         data = Decompositions(
             tokens=self.language.tokens(ids),
-            relevant=jnp.ones((count, self.num_low_level), bool),
-            used=jnp.ones(count, bool),
+            relevant=jnp.ones((ids.size, self.num_low_level), bool),
+            used=jnp.ones(ids.size, bool),
         )
 
         def all_relevant(learner: Learner) -> Bool[Array, ""]:
-            return (self._log_probability(learner, self.candidates) > LOG_HALF).all()
+            return (self._log_probability(learner, different) > LOG_HALF).all()
 
         return learn_everything(
             settings, learner, data, self.low_tokens, all_relevant, key=train_key
         )
+
+    def draw_initial(self, *, key: PRNGKeyArray) -> Int32[Array, "C"]:
+        """The instructions of initial training: the first different ones of levels in random order,
+        so that frequent ones are drawn more probably."""
+        count = min(self.settings.initial_instructions, self.num_different)
+        shuffled = jax.random.permutation(key, self.level_instructions)
+        _, first = jnp.unique(shuffled, return_index=True, size=self.num_different)
+        return shuffled[jnp.sort(first)[:count]]
+
+    def start_problems(self, state: Learner) -> dict[str, Bool[Array, ""]]:
+        called = self._log_probability(state, self.level_instructions) > LOG_HALF
+        return {START_PROBLEM: ~called.all()}
 
     def relevant(self, state: Learner, instructions: InstructionTable) -> Bool[Array, "R L"]:
         logs, _ = relevance_matrix(state.classifier, instructions.tokens, self.low_tokens)
@@ -209,10 +200,11 @@ class LearnedRelevance(AbstractRelevance):
         return jax.lax.cond(due, update, keep, state)
 
     def validate(self, learner: Learner) -> Measurements:
-        """Agreement with the oracle, as on a set with as many relevant as irrelevant pairs."""
+        """Agreement with the oracle on instructions of levels, as on a set with as many relevant as
+        irrelevant pairs."""
         if self.oracle_spec is None:
             return {}
-        ids = self.candidates[: self.settings.validation_instructions]
+        ids = self.level_instructions[: self.settings.validation_instructions]
         called = self._log_probability(learner, ids) > LOG_HALF
         truth = oracle_relevance(self.oracle_spec, ids)
         recall = (called & truth).sum() / jnp.maximum(truth.sum(), 1)
@@ -279,10 +271,8 @@ def learn_from_dataset(
     return relevance_training.learn(learner, data, low_tokens, training, key=train_key)
 
 
-def some_instructions(language: Language, limit: int) -> np.ndarray:
-    """Up to `limit` instructions of a language in a fixed random order (host, int32)."""
-    rng = np.random.default_rng(0)
-    if language.num_ids <= 2**16:
-        return rng.permutation(language.instruction_ids)[:limit]
-    drawn = np.unique(rng.integers(0, language.num_ids, 2 * limit, dtype=np.int32))
-    return rng.permutation(drawn[language.is_valid(drawn)])[:limit]
+@lru_cache(maxsize=64)
+def instructions_of_levels(spec: TaskSpec, count: int) -> np.ndarray:
+    """int32[count]: the instructions of that many levels of a task, always the same (host)."""
+    drawn = levels.generate(spec, jax.random.key(0), count)
+    return np.asarray(drawn.instruction_id, np.int32)

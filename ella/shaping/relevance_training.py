@@ -15,7 +15,6 @@ that early encouragement is part of what makes ELLA work.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import equinox as eqx
 import jax
@@ -23,55 +22,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
-from ella.errors import InputError
 from ella.networks.relevance import RelevanceClassifier, relevance_matrix
-
-
-@dataclass(frozen=True)
-class RelevanceTrainingSettings:
-    """One way to train the relevance classifier."""
-
-    sampling: Literal["pairs", "rows"] = "rows"
-    """See the module's description."""
-    batch: int = 128
-    """Pairs a step (pairs) or high-level instructions a step (rows)."""
-    learning_rate: float = 1e-4
-    """Of Adam, for a step of the released schedule (12 steps per instruction and update)."""
-    max_learning_rate: float = 1e-3
-    """The most a step that stands for several may have (rows)."""
-    draws: int = 20
-    """Relevant, and as many irrelevant, pairs drawn per instruction and epoch (pairs)."""
-    epochs: int = 3
-    """Passes over the data per online update (pairs)."""
-    initial_epochs: int = 20
-    """Passes over the initial pairs, all of them relevant (pairs)."""
-    max_steps: int = 100
-    """The most steps an online update may take."""
-    max_initial_steps: int = 300
-    """The most steps a round of initial training may take."""
-    max_instructions: int = 2048
-    """The most high-level instructions an update learns from; more are sampled evenly."""
-
-    def __post_init__(self) -> None:
-        for name in (
-            "batch", "draws", "epochs", "initial_epochs", "max_steps", "max_initial_steps",
-            "max_instructions",
-        ):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
-        for name in ("learning_rate", "max_learning_rate"):
-            if getattr(self, name) <= 0:
-                raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
-
+from ella.shaping.settings import RelevanceTrainingSettings
 
 ADAM = optax.scale_by_adam()
-UNLIMITED = 1_000_000
 RELEASED_BATCH = 10
 """Pairs a step in the released code."""
-PAPER_TRAINING = RelevanceTrainingSettings(
-    sampling="pairs", batch=10, max_steps=UNLIMITED, max_initial_steps=UNLIMITED
-)
-"""The released code's schedule, step for step."""
 
 
 @jax.tree_util.register_dataclass

@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.measurement import Measurements
 from ella.trajectory import Trajectory
@@ -28,6 +28,11 @@ class AbstractRewardShaper(eqx.Module):
     @abstractmethod
     def init(self, num_envs: int, *, key: PRNGKeyArray) -> PyTree:
         """The state before the first step."""
+
+    def start_problems(self, state: PyTree) -> dict[str, Bool[Array, ""]]:
+        """What must keep a run from starting with a state from `init`: lines for people, and
+        whether each applies. Traced, for one seed."""
+        return {}
 
     @abstractmethod
     def shape(
@@ -82,6 +87,13 @@ class Sum(AbstractRewardShaper):
             name: part.init(num_envs, key=part_key)
             for (name, part), part_key in zip(self.parts.items(), keys, strict=True)
         }
+
+    def start_problems(self, state: PyTree) -> dict[str, Bool[Array, ""]]:
+        found: dict[str, Array] = {}
+        for name, part in self.parts.items():
+            for line, applies in part.start_problems(state[name]).items():
+                found[line] = found.get(line, False) | applies
+        return found
 
     def shape(
         self, state: PyTree, trajectory: Trajectory

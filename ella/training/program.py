@@ -49,7 +49,8 @@ class SeedProgram:
         self.mesh = mesh
         self._initialise = tuple(initialise)
         self._iterate = iterate
-        self._shaper_arrays, self._shaper_static = eqx.partition(tuple(shapers), eqx.is_array)
+        arrays, self._shaper_static = eqx.partition(tuple(shapers), eqx.is_array)
+        self._shaper_arrays = jax.device_put(arrays, self._shared)
         self._numbers = self.place(tuple(dict(one) for one in numbers or [{} for _ in shapers]))
         self._advance = jax.jit(self._sharded_advance(), donate_argnums=(2,))
         self._lowered: Any = None
@@ -70,6 +71,11 @@ class SeedProgram:
         numbers = self.place(tuple(np.asarray(group, np.uint32) for group in seeds))
         return jax.block_until_ready(jax.jit(sharded)(numbers))
 
+    @property
+    def shapers(self) -> tuple[PyTree, ...]:
+        """The groups' shapers, their arrays on every device."""
+        return eqx.combine(self._shaper_arrays, self._shaper_static)
+
     def place(self, states: States) -> States:
         """Host arrays on the devices."""
         return jax.tree.map(partial(_placed, self._per_seed), states)
@@ -77,7 +83,6 @@ class SeedProgram:
     def prepare(self, states: States) -> tuple[tuple[str, ...], ...]:
         """Trace the program for train states of this shape; the names of the measurements of every
         group."""
-        self._shaper_arrays = jax.device_put(self._shaper_arrays, self._shared)
         self._lowered = self._advance.lower(
             self._shaper_arrays, self._numbers, states, *self._counters(0, 1)
         )

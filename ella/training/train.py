@@ -19,6 +19,7 @@ from ella.training.log_line import LogLine, averages
 from ella.training.loop import stretches
 from ella.training.policy import Policy
 from ella.training.settings import TrainingSettings
+from ella.training.start_check import check_start
 from ella.world.environment import make
 from ella.world.tasks import TaskSpec
 
@@ -103,6 +104,7 @@ def train_settings(
     sweeps = sweeps_of([shaper], [settings.seed_numbers])
     program = make_program(settings, env, sweeps)
     states = program.start([settings.seed_numbers])
+    check_start(program.shapers, states, [settings.seed_numbers])
     program.prepare(states)
     logger.info("compiling")
     program.compile()

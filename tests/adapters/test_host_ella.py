@@ -2,7 +2,6 @@
 
 import csv
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
@@ -27,10 +26,10 @@ from ella.episodes.payments import episode_trajectory
 from ella.errors import InputError
 from ella.networks.settings import RelevanceNetworkSettings
 from ella.shaping import relevance_dataset
-from ella.shaping.ella import EllaSettings, EllaShaper
+from ella.shaping.ella import EllaShaper
 from ella.shaping.oracle import low_level_of
-from ella.shaping.relevance import OracleRelevance, OracleSettings, RelevanceSettings
-from ella.shaping.relevance_training import RelevanceTrainingSettings
+from ella.shaping.relevance import OracleRelevance
+from ella.shaping.settings import RelevanceSettings, RelevanceTrainingSettings
 from ella.shaping.termination import visible_termination
 from ella.world import compiled
 
@@ -49,8 +48,8 @@ from own_environment import (
     visited,
 )
 
-SETTINGS = EllaSettings(bonus=0.1, discount=0.9)
-TO_THE_LAST = replace(SETTINGS, last_state=True)
+DISCOUNT = 0.9
+PAYING = {"bonus": 0.1, "discount": DISCOUNT}
 SMALL = RelevanceSettings(
     network=RelevanceNetworkSettings(hidden_size=32, output_size=64),
     training=RelevanceTrainingSettings(learning_rate=1e-3),
@@ -60,7 +59,7 @@ UPDATES = 20
 
 def errands_ella(**options) -> HostElla:
     sizes = {"max_instructions": 32, "max_words": 8, "vocabulary": 64, "relevance": SMALL}
-    return HostElla(LOW_LEVEL, visited, settings=TO_THE_LAST, **(sizes | options))
+    return HostElla(LOW_LEVEL, visited, **(PAYING | sizes | options))
 
 
 class Runner:
@@ -94,13 +93,17 @@ def test_step_by_step_it_pays_what_the_compiled_program_pays():
     assert told.instructions == tuple(low.text(index) for index in range(low.num_ids))
     program = EllaShaper(
         termination=visible_termination(low),
-        relevance=OracleRelevance(spec, OracleSettings(after_frames=10**9)),
-        settings=SETTINGS,
+        relevance=OracleRelevance(spec, after_frames=10**9),
+        **PAYING,
+        reward_scale=1.0,
+        recheck=True,
+        neutralise=True,
+        last_state=False,
         num_ids=spec.language.num_ids,
     )
     shape = jax.jit(lambda state, trajectory: program.shape(state, trajectory)[:2])
     state = program.init(1, key=jax.random.key(0))
-    host = HostElla(told.instructions, told.judge, settings=SETTINGS, relevance=SMALL)
+    host = HostElla(told.instructions, told.judge, **PAYING, last_state=False, relevance=SMALL)
     world = ella.make(spec)
     env = ShapedEnv(EllaEnv(spec), host)
     random = np.random.default_rng(0)
@@ -311,7 +314,7 @@ def test_stable_baselines_trains_on_neutral_successes(tmp_path):
         observations, rewards, first, infos = envs.step(np.array(actions))
         own = np.array([info["unshaped_reward"] for info in infos])
         returns += discounts * np.stack([rewards, own])
-        discounts = discounts * SETTINGS.discount
+        discounts = discounts * DISCOUNT
         for i in np.flatnonzero(first):
             if own[i] > 0:
                 np.testing.assert_allclose(*returns[:, i], atol=1e-5)
@@ -387,7 +390,7 @@ def waited(observations) -> np.ndarray:
 
 @pytest.mark.parametrize("mode", [None, AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_tuples_reused_arrays_and_told_successes(mode):
-    host = HostElla(["wait once", "wait thrice"], waited, settings=TO_THE_LAST, relevance=SMALL)
+    host = HostElla(["wait once", "wait thrice"], waited, **PAYING, relevance=SMALL)
     if mode is None:
         env = ShapedEnv(Reused(), host)
         env.reset()

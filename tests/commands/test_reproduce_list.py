@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from ella.runs.rates import remember_rate
 
 from ella.cli import main
 from ella.reproduction.figures import planned_runs
 from ella.reproduction.local_launcher import groups_of
-from ella.runs.rates import remember_rate
 
 
 @pytest.fixture(autouse=True)
@@ -31,21 +31,22 @@ def test_a_device_that_never_trained_has_no_times_and_measures_none(tmp_path, ca
 
 
 def test_times_are_told_for_the_programs_whose_rate_is_known(tmp_path, capsys):
-    words = ["reproduce", "main", "--out", str(tmp_path)]
-    groups = groups_of(planned_runs("main", "short", tmp_path / "short"))
+    words = ["reproduce", "ride", "--together", "24", "--out", str(tmp_path)]
+    groups = groups_of(planned_runs("ride", "short", tmp_path / "short"), most_seeds=24)
     remember_rate(groups[0], 100_000.0)
     assert main([*words, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed["seconds"] is None
     known = {run["run"]: run["seconds"] for run in listed["runs"] if run["seconds"] is not None}
-    # The same network learns unlock-maze, with as many seeds.
-    assert {name.rpartition("-")[0] for name in known} == {"putnext-room", "unlock-maze"}
-    assert known["putnext-room-ppo"] == pytest.approx(4 * 30_000_640 / 100_000)
+    # ella+ride is a program of its own, of 8 seeds instead of 24.
+    tasks, methods = ("sequence-maze", "unlock-maze"), ("ppo", "ella", "ride")
+    assert set(known) == {f"{task}-{method}" for task in tasks for method in methods}
+    assert known["unlock-maze-ppo"] == pytest.approx(8 * 10_001_920 / 100_000)
     assert main([*words, "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-2].startswith("about 90 min on this device, without compilation")
+    assert lines[-2].startswith("about 100 min on this device, without compilation")
     assert lines[-2].endswith("without those marked ?")
-    (row,) = (line for line in lines if line.startswith("putnext-maze-ella"))
+    (row,) = (line for line in lines if line.startswith("unlock-maze-ella+ride"))
     assert row.endswith(" ?")
 
 

@@ -8,7 +8,7 @@ from ella.episodes.film import Shot
 from ella.episodes.payments import payment_marker
 from ella.shaping.ella import ella_shaper
 from ella.shaping.oracle import low_level_of
-from ella.shaping.relevance import OracleRelevance, OracleSettings
+from ella.shaping.relevance import OracleRelevance
 from ella.shaping.termination import visible_termination
 from ella.world import compiled, make
 from ella.world.tasks import find
@@ -22,7 +22,7 @@ def shots() -> list[Shot]:
     shaper = ella_shaper(
         SPEC,
         visible_termination(low_level_of(SPEC).language),
-        OracleRelevance(SPEC, OracleSettings(after_frames=0)),
+        OracleRelevance(SPEC),
     )
     state = shaper.init(4, key=jax.random.key(0))
     world = make(SPEC)

@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import pytest
 from tiny_runs import FRAMES_PER_ITERATION, TINY, settings_file

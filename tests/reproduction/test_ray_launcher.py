@@ -67,6 +67,4 @@ def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch, caplog):
 
 def test_no_cluster_at_an_address_is_one_line():
     with pytest.raises(InputError, match="no Ray cluster"):
-        train_on_ray(
-            [], address="127.0.0.1:1", gpus=0.0, cpus=1.0, command=[]
-        )
+        train_on_ray([], address="127.0.0.1:1", gpus=0.0, cpus=1.0, command=[])

@@ -6,14 +6,15 @@ import pytest
 
 from ella.errors import InputError
 from ella.runs.config_file import CONFIG_FILE
-from ella.runs import directory as run_directory
 from ella.runs.directory import CIRCUMSTANCES_FILE, claimed
 from ella.training.settings import TrainingSettings
 from ella.world.tasks import find
 
 
 def claim(directory, *command: str, resume: bool = True):
-    return claimed(directory, find("goto-small"), TrainingSettings(), resume=resume, command=command)
+    return claimed(
+        directory, find("goto-small"), TrainingSettings(), resume=resume, command=command
+    )
 
 
 def circumstances(directory) -> dict:

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from ella.errors import InputError
 from ella.shaping.bound import largest_bonus
-from ella.shaping.ella import EllaSettings, EpisodeLedger, keep_account
+from ella.shaping.ella import EpisodeLedger, ella_shaper
+from ella.shaping.relevance import OracleRelevance
+from ella.shaping.termination import ToldTermination
 from ella.trajectory import InstructionTable, Trajectory
+from ella.world.tasks import find
 
 
 @pytest.mark.parametrize(("steps", "expected"), [(None, 0.0153), (100, 0.0604), (40, 0.267)])
@@ -57,7 +60,9 @@ def shaping_of(bonus, success, finished, terminates):
     ledger = EpisodeLedger(nothing, nothing, jnp.zeros(NUM))
     relevant = jnp.ones((H, NUM, L), bool)
     # A bonus of one, scaled afterwards, so that one program serves every bonus.
-    _, account = keep_account(EllaSettings(1.0, GAMMA), ledger, rollout, terminates, relevant)
+    task = find("putnext-room")
+    shaper = ella_shaper(task, ToldTermination(), OracleRelevance(task), bonus=1.0, discount=GAMMA)
+    _, account = shaper.keep_account(ledger, rollout, terminates, relevant)
     return bonus * account.bonus
 
 

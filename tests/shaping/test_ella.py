@@ -11,22 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ella
-from ella.errors import InputError
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import (
-    EllaSettings,
+    EllaShaper,
     EllaState,
     EpisodeLedger,
     ella_shaper,
-    keep_account,
 )
 from ella.shaping.oracle import low_level_of
-from ella.shaping.relevance import OracleRelevance, OracleSettings
+from ella.shaping.relevance import OracleRelevance
 from ella.shaping.termination import ToldTermination, visible_termination
 from ella.trajectory import InstructionTable, Trajectory
 
 L, T, B, ROLLOUTS = 5, 6, 3, 5
 LAMBDA, GAMMA, SCALE = 0.25, 0.97, 20.0
+SPEC = ella.make("putnext-room").spec
+
+
+def paying(**settings) -> EllaShaper:
+    return ella_shaper(SPEC, ToldTermination(), OracleRelevance(SPEC), **settings)
 
 
 def trajectory_of(first, reward, terminated, truncated) -> Trajectory:
@@ -50,7 +53,7 @@ def fresh_ledger(num_envs: int) -> EpisodeLedger:
 @partial(jax.jit, static_argnums=0)
 def account_of(how, ledger, first, reward, terminated, truncated, done_low, relevant):
     rollout = trajectory_of(first, reward, terminated, truncated)
-    return keep_account(how, ledger, rollout, done_low, relevant)
+    return how.keep_account(ledger, rollout, done_low, relevant)
 
 
 def random_history(seed: int) -> dict[str, np.ndarray]:
@@ -71,7 +74,7 @@ def random_history(seed: int) -> dict[str, np.ndarray]:
     }
 
 
-def bonuses(how: EllaSettings, history: dict[str, np.ndarray]) -> np.ndarray:
+def bonuses(how: EllaShaper, history: dict[str, np.ndarray]) -> np.ndarray:
     """The bonus of every step, rollout by rollout with the ledger carried over."""
     ledger, found = fresh_ledger(B), []
     for start in range(0, ROLLOUTS * T, T):
@@ -82,7 +85,7 @@ def bonuses(how: EllaSettings, history: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate(found)
 
 
-def reference_bonuses(how: EllaSettings, history: dict[str, np.ndarray]) -> np.ndarray:
+def reference_bonuses(how: EllaShaper, history: dict[str, np.ndarray]) -> np.ndarray:
     """The same, episode by episode with plain sets."""
     result = np.zeros_like(history["reward"], dtype=np.float64)
     for b in range(B):
@@ -118,7 +121,7 @@ def episodes_of(history: dict[str, np.ndarray]):
 @given(st.integers(0, 2**32 - 1), st.booleans())
 @settings(max_examples=50, deadline=None)
 def test_bonuses_equal_plain_sets_across_rollouts(seed, recheck):
-    how = EllaSettings(bonus=LAMBDA, discount=GAMMA, recheck=recheck)
+    how = paying(bonus=LAMBDA, discount=GAMMA, recheck=recheck)
     history = random_history(seed)
     np.testing.assert_allclose(
         bonuses(how, history), reference_bonuses(how, history), rtol=1e-4, atol=1e-4
@@ -128,7 +131,7 @@ def test_bonuses_equal_plain_sets_across_rollouts(seed, recheck):
 @given(st.integers(0, 2**32 - 1), st.booleans())
 @settings(max_examples=50, deadline=None)
 def test_successes_return_what_they_would_without_shaping(seed, recheck):
-    how = EllaSettings(bonus=LAMBDA, discount=GAMMA, recheck=recheck)
+    how = paying(bonus=LAMBDA, discount=GAMMA, recheck=recheck)
     history = random_history(seed)
     bonus = bonuses(how, history)
     for b, start, end in episodes_of(history):
@@ -150,7 +153,7 @@ def test_a_step_pays_once_and_an_instruction_once_an_episode():
     history["done_low"][2, 0, :3] = True
     history["done_low"][3:, 0, :3] = True
     history["done_low"][T + 2, 0, 4] = True
-    bonus = bonuses(EllaSettings(LAMBDA, GAMMA), history)
+    bonus = bonuses(paying(bonus=LAMBDA, discount=GAMMA), history)
     assert np.flatnonzero(bonus[:, 0]).tolist() == [2, T + 2]
     assert bonus[[2, T + 2], 0].tolist() == [LAMBDA, LAMBDA]
     assert not bonus[:, 1:].any()
@@ -164,21 +167,35 @@ def test_relevance_is_rechecked_or_not():
     history["done_low"][[1, 4], 0, 2] = True
     history["relevant"][:2] = False
     history["relevant"][2:] = True
-    rechecked = bonuses(EllaSettings(LAMBDA, GAMMA, recheck=True), history)
-    once = bonuses(EllaSettings(LAMBDA, GAMMA, recheck=False), history)
+    rechecked = bonuses(paying(bonus=LAMBDA, discount=GAMMA, recheck=True), history)
+    once = bonuses(paying(bonus=LAMBDA, discount=GAMMA, recheck=False), history)
     assert np.flatnonzero(rechecked).size == 1
     assert rechecked[4, 0] == LAMBDA
     assert not once.any()
 
 
-def test_bad_settings_are_refused():
-    with pytest.raises(InputError, match="bonus"):
-        EllaSettings(bonus=-1.0)
-    with pytest.raises(InputError, match="discount"):
-        EllaSettings(discount=0.0)
-
-
-SPEC = ella.make("putnext-room").spec
+@pytest.mark.parametrize("neutralise", [True, False])
+def test_successes_are_accounted_for(neutralise):
+    # Two bonuses of 1 before the last step of a success, compounded by 1 / 0.5 a step: 2 and 4.
+    # The first environment's last step earns another one, the second times out, and the third's
+    # success brings less than its charge.
+    low, last = np.zeros((3, 3, L), bool), np.array([[False], [False], [True]])
+    low[0, :, 0] = low[1, :, 1] = low[2, 0, 2] = True
+    rollout = trajectory_of(
+        first=~last & [[True], [False], [False]],
+        reward=last * [0.9, 0.0, 0.2],
+        terminated=last & [True, False, True],
+        truncated=last & [False, True, False],
+    )
+    how = paying(bonus=1.0, discount=0.5, reward_scale=10.0, neutralise=neutralise)
+    _, account = how.keep_account(fresh_ledger(3), rollout, low, np.ones((3, 3, L), bool))
+    measured = how.success_measurements(rollout, account.bonus)
+    means = {name: float(mean.total / mean.count) for name, mean in measured.items()}
+    assert means == pytest.approx(
+        {"success_charge": 6, "insolvent_successes": 0.5, "success_net_reward": (3 - 4) / 2}
+        if neutralise
+        else {"success_charge": 0, "insolvent_successes": 0, "success_net_reward": (10 + 2) / 2}
+    )
 
 
 @pytest.mark.parametrize("last_state", [False, True])
@@ -188,8 +205,10 @@ def test_what_the_last_action_carries_out_is_remembered_on_request_and_never_pai
     shaper = ella_shaper(
         spec,
         ToldTermination(),
-        OracleRelevance(spec, OracleSettings(after_frames=100)),
-        EllaSettings(LAMBDA, 1.0, last_state=last_state),
+        OracleRelevance(spec, after_frames=100),
+        bonus=LAMBDA,
+        discount=1.0,
+        last_state=last_state,
     )
     # Three steps; the second environment fails. The last action carries out instruction 2.
     seen, shown = np.zeros((2, 3, 2, low), bool)
@@ -216,7 +235,7 @@ def played():
     """A shaper with visible terminations and the oracle, and a rollout of random actions."""
     env = ella.make("putnext-room")
     low = low_level_of(SPEC).language
-    oracle = OracleRelevance(SPEC, OracleSettings(after_frames=12 * 8))
+    oracle = OracleRelevance(SPEC, after_frames=12 * 8)
     shaper = ella_shaper(SPEC, visible_termination(low), oracle)
 
     def play(key):

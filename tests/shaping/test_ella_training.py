@@ -14,7 +14,10 @@ from ella.trajectory import InstructionTable, Trajectory
 from ella.world.tasks import all_tasks
 
 SEEDS, T, B, R = 2, 8, 4, 12
-MEASURED = {"bonus_per_episode", "low_level_completions", "decomposition_size", "instructions_seen"}
+MEASURED = {
+    *("bonus_per_episode", "low_level_completions", "decomposition_size", "instructions_seen"),
+    *("success_charge", "insolvent_successes", "success_net_reward"),
+}
 RELEVANCE = {"relevance_accuracy", "relevance_precision", "relevance_recall"}
 
 

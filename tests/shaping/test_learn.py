@@ -7,9 +7,9 @@ import pytest
 from random_rollouts import B, T, assert_steps_equal_rollout, random_rollouts
 
 from ella.errors import InputError
+from ella.methods.learn import LEARN
 from ella.networks.action_frequency import empty_model
 from ella.networks.settings import ActionFrequencyNetworkSettings
-from ella.methods.learn import LEARN
 from ella.shaping.learn import LearnShaper, episode_counts
 from ella.world.encoding import NUM_ACTIONS
 

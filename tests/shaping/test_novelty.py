@@ -17,9 +17,7 @@ from ella.shaping.rnd import RndShaper
 from ella.shaping.running_moments import merged, no_moments
 from ella.shaping.visits import count_visits, no_visits
 
-SMALL_RND = RndShaper(
-    **RND(features=32, learning_rate=2e-3, epochs=2, minibatches=2).values()
-)
+SMALL_RND = RndShaper(**RND(features=32, learning_rate=2e-3, epochs=2, minibatches=2).values())
 SMALL_NOVELD = NoveldShaper(
     horizon=HORIZON,
     **NovelD(channels=(8, 8, 16), width=32, features=16, learning_rate=3e-3).values(),

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from random_rollouts import HORIZON, B, T, assert_steps_equal_rollout, random_rollouts, shaped
 
+from ella.methods.ride import RIDE
 from ella.networks.impact import impact_networks
 from ella.networks.orthogonal import StridedConvolution
-from ella.methods.ride import RIDE
 from ella.shaping.ride import RideShaper
 from ella.shaping.visits import count_visits, no_visits
 from ella.world.encoding import NUM_ACTIONS
-
 
 
 def ride_shaper(**settings) -> RideShaper:

@@ -1,0 +1,79 @@
+"""How relevance is learned. Importing this module starts no JAX."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ella.errors import InputError
+from ella.networks.settings import RelevanceNetworkSettings
+
+UNLIMITED = 1_000_000
+
+
+@dataclass(frozen=True)
+class RelevanceTrainingSettings:
+    """One way to train the relevance classifier."""
+
+    sampling: Literal["pairs", "rows"] = "rows"
+    """See the module's description."""
+    batch: int = 128
+    """Pairs a step (pairs) or high-level instructions a step (rows)."""
+    learning_rate: float = 1e-4
+    """Of Adam, for a step of the released schedule (12 steps per instruction and update)."""
+    max_learning_rate: float = 1e-3
+    """The most a step that stands for several may have (rows)."""
+    draws: int = 20
+    """Relevant, and as many irrelevant, pairs drawn per instruction and epoch (pairs)."""
+    epochs: int = 3
+    """Passes over the data per online update (pairs)."""
+    initial_epochs: int = 20
+    """Passes over the initial pairs, all of them relevant (pairs)."""
+    max_steps: int = 100
+    """The most steps an online update may take."""
+    max_initial_steps: int = 300
+    """The most steps a round of initial training may take."""
+    max_instructions: int = 2048
+    """The most high-level instructions an update learns from; more are sampled evenly."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "batch", "draws", "epochs", "initial_epochs", "max_steps", "max_initial_steps",
+            "max_instructions",
+        ):  # fmt: skip
+            if getattr(self, name) < 1:
+                raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
+        for name in ("learning_rate", "max_learning_rate"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
+
+
+PAPER_TRAINING = RelevanceTrainingSettings(
+    sampling="pairs", batch=10, max_steps=UNLIMITED, max_initial_steps=UNLIMITED
+)
+"""The released code's schedule, step for step."""
+
+
+@dataclass(frozen=True)
+class RelevanceSettings:
+    """The relevance classifier and its training."""
+
+    network: RelevanceNetworkSettings = field(default_factory=RelevanceNetworkSettings)
+    training: RelevanceTrainingSettings = field(default_factory=RelevanceTrainingSettings)
+    update_every: int = 50
+    """Iterations between updates."""
+    initial_instructions: int = 100
+    """Different high-level instructions the classifier is first taught to call everything relevant
+    to, drawn from levels."""
+    max_initial_rounds: int = 5
+    """Initial training is repeated, up to so many times, until every low-level instruction is
+    called relevant to the instructions of 4,096 levels; a run whose classifier does not get there
+    does not start. 1 trains once, as the released code does."""
+    validation_instructions: int = 256
+    """Levels on whose instructions accuracy is measured against the oracle."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "update_every", "initial_instructions", "max_initial_rounds",
+            "validation_instructions",
+        ):  # fmt: skip
+            if getattr(self, name) < 1:
+                raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
