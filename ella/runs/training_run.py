@@ -282,7 +282,7 @@ class _Training:
         results = [member.result(outcome, iteration) for member in members]
         parts = self._per_run(
             tuple(
-                multi_host.fetched({"network": one.network, "statistics": one.statistics})
+                multi_host.fetched({"networks": one.network, "statistics": one.statistics})
                 for one in states
             )
         )
