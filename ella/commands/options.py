@@ -76,7 +76,10 @@ def parse(
         for part in path:
             inner = inner.setdefault(part, {})
         inner[last] = typed[name]
-    return arguments(**{name: typed[name] for name in typed.keys() & own_names}), table
+    own_values = {name: typed[name] for name in typed.keys() & own_names}
+    for name, value in own_values.items():
+        own_values[name] = tuple(value) if isinstance(value, list) else value
+    return arguments(**own_values), table
 
 
 class _Parser(argparse.ArgumentParser):
