@@ -94,6 +94,7 @@ def _log_to_standard_error() -> None:
         handler.setFormatter(_PlainFormatter())
         logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    logger.propagate = False
 
 
 def _answer(words: list[str]) -> int:

@@ -1,6 +1,7 @@
 """Settings every test shares."""
 
 import gc
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,3 +75,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> "WholeRun":
 
     folder = tmp_path_factory.getbasetemp()
     return trained_once(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder)
+
+
+@pytest.fixture(autouse=True)
+def logs_reach_caplog() -> None:
+    """Also after a test has run a command in this process, which logs to standard error alone."""
+    logging.getLogger("ella").propagate = True
