@@ -76,7 +76,9 @@ def test_a_sweep_is_a_vmap_over_numbers():
 
 def test_numbers_that_cannot_be_swept_are_named():
     train = ella.training_function("goto-small", ella.RIDE(), **TINY_TRAINING)
-    with pytest.raises(InputError, match=r"unknown number to sweep 'ride.coeficient'; did you mean"):
+    with pytest.raises(
+        InputError, match=r"unknown number to sweep 'ride.coeficient'; did you mean"
+    ):
         train(training_key(0), {"ride.coeficient": 1.0})
     with pytest.raises(InputError, match=r"ppo.num_envs"):
         train(training_key(0), {"ppo.num_envs": 1.0})
