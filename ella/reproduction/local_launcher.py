@@ -44,7 +44,9 @@ def standing(planned: PlannedRun) -> Standing:
         )
     frames = metrics.frames_reached(directory)
     policies = directory / run_directory.POLICIES
-    exported = all((policies / f"seed-{seed}.json").exists() for seed in settings.seed_numbers)
+    exported = all(
+        (policies / f"seed-{seed}.safetensors").exists() for seed in settings.seed_numbers
+    )
     return Standing(frames, finished=frames >= settings.total_frames and exported)
 
 

@@ -183,7 +183,7 @@ def lock(directory: Path) -> Iterator[None]:
 def _circumstances(command: Sequence[str]) -> dict[str, Any]:
     """What a result depends on besides its configuration."""
     versions = {"ella": ella.__version__}
-    for package in ("jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy"):
+    for package in ("jax", "jaxlib", "equinox", "optax", "numpy"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

@@ -1,27 +1,37 @@
-"""Exported policies: weights as safetensors, everything else as JSON, never a pickle."""
+"""Exported policies: one array file per seed, without pickles."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load_file
 
-from ella.durable_files import replace_durably, write_durably
+from ella.array_file import (
+    ArrayFile,
+    DamagedFileError,
+    MismatchedArraysError,
+    NoTableError,
+    load_arrays,
+    named_arrays,
+    replace_arrays,
+    save_arrays,
+)
 from ella.errors import InputError
 from ella.networks.actor_critic import ActorCritic, NetworkSettings, RunningStatistics
-from ella.runs.checkpoint import named_arrays, replace_arrays
 from ella.runs.directory import CONFIG_FILE, POLICIES, spec_of
 from ella.settings_table import read_table, to_json, updated
 from ella.training.settings import Settings
 from ella.world.grammar import VOCABULARY
 from ella.world.tasks import TaskSpec
 
-FORMAT_VERSION = 1
+KIND = "policy"
+FORMAT_VERSION = 2
+_SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -55,48 +65,49 @@ def export_policies(
         save_policy(policy, directory / f"seed-{seed}")
 
 
-def save_policy(policy: Policy, path: Path) -> None:
-    """Write `path`.safetensors and `path`.json."""
-    arrays = {
-        name: np.ascontiguousarray(array)
-        for name, array in named_arrays(_arrays(policy.network, policy.statistics)).items()
-    }
-    replace_durably(path.with_suffix(".safetensors"), save(arrays))
-    table = {
-        "format_version": FORMAT_VERSION,
-        "task": to_json(policy.spec),
-        "network": to_json(policy.network.config),
-        "vocabulary": list(VOCABULARY),
-        "seed": policy.seed,
-        "frames": policy.frames,
-    }
-    write_durably(path.with_suffix(".json"), json.dumps(table, indent=2) + "\n")
+def save_policy(
+    policy: Policy, path: Path, *, dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+) -> None:
+    """Write `path`.safetensors, the network's weights as `dtype`."""
+    arrays = named_arrays(_tree(policy.network, policy.statistics))
+    for name, array in arrays.items():
+        # The statistics hold counts of frames, too large for float16.
+        if name.startswith("network.") and array.dtype == np.float32:
+            arrays[name] = np.asarray(array).astype(jnp.dtype(dtype))
+    save_arrays(
+        path.with_suffix(_SUFFIX),
+        arrays,
+        kind=KIND,
+        version=FORMAT_VERSION,
+        table={
+            "task": to_json(policy.spec),
+            "network": to_json(policy.network.config),
+            "vocabulary": list(VOCABULARY),
+            "seed": policy.seed,
+            "frames": policy.frames,
+        },
+    )
 
 
 def load_policy(path: Path | str, seed_index: int = 0) -> Policy:
-    """A policy file (.json or .safetensors), or one of a run directory's."""
+    """A policy file, or one of a run directory's; weights of half precision become float32."""
     path = Path(path)
     if path.is_dir():
         path = policy_files(path)[_checked_index(path, seed_index)]
-    if not path.with_suffix(".json").is_file():
+    path = path.with_suffix(_SUFFIX)
+    if not path.is_file():
         raise InputError(f"{path} is neither the directory of a run nor a policy file")
-    table = read_table(path.with_suffix(".json"))
-    where = str(path.with_suffix(".json"))
-    if table.get("format_version") != FORMAT_VERSION:
-        raise InputError(
-            f"{where} has format version {table.get('format_version')}, this program reads "
-            f"version {FORMAT_VERSION}"
-        )
-    if table.get("vocabulary") != list(VOCABULARY):
+    found, where = _load(path), str(path)
+    if found.table.get("vocabulary") != list(VOCABULARY):
         raise InputError(f"{where}: the policy was trained with another vocabulary")
-    config = updated(NetworkSettings(), table.get("network"), where=f"{where}: network")
-    network, statistics = _load_arrays(path.with_suffix(".safetensors"), config)
+    config = updated(NetworkSettings(), found.table.get("network"), where=f"{where}: network")
+    network, statistics = _restored(found.arrays, config, where)
     return Policy(
-        spec=spec_of(table.get("task"), where=where),
+        spec=spec_of(found.table.get("task"), where=where),
         network=network,
         statistics=statistics,
-        seed=int(table.get("seed", 0)),
-        frames=int(table.get("frames", 0)),
+        seed=_whole_number(found.table, "seed", where),
+        frames=_whole_number(found.table, "frames", where),
     )
 
 
@@ -104,7 +115,7 @@ def policy_files(directory: Path) -> list[Path]:
     """The exported policies of a run, by seed."""
     found = {
         int(path.stem.removeprefix("seed-")): path
-        for path in (directory / POLICIES).glob("seed-*.json")
+        for path in (directory / POLICIES).glob(f"seed-*{_SUFFIX}")
         if path.stem.removeprefix("seed-").isdecimal()
     }
     if not found and not (directory / CONFIG_FILE).is_file():
@@ -124,20 +135,56 @@ def _checked_index(directory: Path, index: int) -> int:
     return index
 
 
-def _arrays(network: ActorCritic, statistics: RunningStatistics) -> dict[str, Any]:
+def _whole_number(table: dict[str, Any], name: str, where: str) -> int:
+    number = table.get(name)
+    if not isinstance(number, int):
+        raise InputError(f"{where}: {name} must be a whole number, got {number}")
+    return number
+
+
+def _tree(network: ActorCritic, statistics: RunningStatistics) -> dict[str, Any]:
     return {"network": network, "statistics": statistics}
 
 
-def _load_arrays(path: Path, config: NetworkSettings) -> tuple[ActorCritic, RunningStatistics]:
+def _load(path: Path) -> ArrayFile:
     try:
-        arrays = load_file(path)
+        return load_arrays(path, kind=KIND, version=FORMAT_VERSION)
+    except NoTableError as error:
+        if not path.with_suffix(".json").is_file():
+            raise InputError(f"cannot read {path}: {error}") from error
+        return _load_version_1(path)
+    except DamagedFileError as error:
+        raise InputError(f"{path} is damaged: {error}") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _load_version_1(path: Path) -> ArrayFile:
+    """A policy whose table is a JSON file beside it, and which has no checksum."""
+    table = read_table(path.with_suffix(".json"))
+    if table.get("format_version") != 1:
+        raise InputError(
+            f"{path.with_suffix('.json')} has format version {table.get('format_version')}, this "
+            "version of ella reads 1 in such files"
+        )
+    try:
+        return ArrayFile(load_file(path), table)
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
+
+
+def _restored(
+    arrays: dict[str, np.ndarray], config: NetworkSettings, where: str
+) -> tuple[ActorCritic, RunningStatistics]:
     network = eqx.filter_eval_shape(lambda: ActorCritic(config, key=jax.random.key(0)))
-    like = _arrays(network, eqx.filter_eval_shape(network.initial_statistics))
-    expected = {name: (leaf.shape, str(leaf.dtype)) for name, leaf in named_arrays(like).items()}
-    found = {name: (array.shape, str(array.dtype)) for name, array in arrays.items()}
-    if found != expected:
-        raise InputError(f"{path} does not hold the network its JSON file describes")
-    loaded = jax.tree.map(jax.numpy.asarray, replace_arrays(like, arrays))
+    like = _tree(network, eqx.filter_eval_shape(network.initial_statistics))
+    halves = (jnp.float16, jnp.bfloat16)
+    full = {
+        name: array.astype(np.float32) if array.dtype in halves else array
+        for name, array in arrays.items()
+    }
+    try:
+        loaded = jax.tree.map(jnp.asarray, replace_arrays(like, full))
+    except MismatchedArraysError as error:
+        raise InputError(f"{where} does not hold the network it describes: {error}") from error
     return loaded["network"], loaded["statistics"]

@@ -177,7 +177,7 @@ def run_shaper(
     if store.paths():
         template = build_shaper(spec, settings, trained=False)
         arrays, static = eqx.partition(template, eqx.is_array)
-        found = store.restore_newest(arrays, on_damage=say)
+        found = store.restore_newest(arrays)
         if found is not None:
             arrays = jax.tree.map(jnp.asarray, found.state)
     else:
@@ -329,7 +329,7 @@ class _Training:
         newest: int | None = None
         while True:
             found = [
-                store_of(planned).restore_newest(like, at_most=newest, on_damage=self.say)
+                store_of(planned).restore_newest(like, at_most=newest)
                 for planned, like in zip(self.group, states, strict=True)
             ]
             whole = [checkpoint for checkpoint in found if checkpoint is not None]
