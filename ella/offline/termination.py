@@ -78,7 +78,7 @@ def termination_classifier(
         examples: A file of labelled examples (docs/offline.md) to learn from instead of the
             expert's episodes.
         directory: The cache's place; the user's own by default.
-        say: Takes remarks: what is being done, or what is wrong with a cached entry.
+        say: Takes remarks on what is being done.
         progress: Called after every evaluation while training.
     """
     settings = settings or TerminationTrainingSettings()
@@ -117,7 +117,6 @@ def termination_classifier(
         configuration,
         jax.eval_shape(lambda key: empty_model(settings.network, key=key), jax.random.key(0)),
         compute,
-        say,
     )
     return TrainedTermination(task, model, record)
 

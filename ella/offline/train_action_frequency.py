@@ -111,7 +111,7 @@ def action_frequency_classifier(
         task: The low-level task.
         settings: How to train; the released code's way by default.
         directory: The cache's place; the user's own by default.
-        say: Takes remarks: what is being done, or what is wrong with a cached entry.
+        say: Takes remarks on what is being done.
         progress: Called every few epochs while training.
     """
     settings = settings or ActionFrequencyTrainingSettings()
@@ -129,7 +129,6 @@ def action_frequency_classifier(
         {"task": task, "settings": settings},
         jax.eval_shape(lambda key: empty_model(settings.network, key=key), jax.random.key(0)),
         compute,
-        say,
     )
     return TrainedActionFrequency(task, model, record)
 
