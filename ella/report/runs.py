@@ -14,12 +14,12 @@ import numpy as np
 
 from ella.errors import InputError
 from ella.methods.registry import paper_bonus
-from ella.runs.directory import CIRCUMSTANCES_FILE, CONFIG_FILE, FORMAT_VERSION
+from ella.runs.directory import CONFIG_FILE, FORMAT_VERSION, PROVENANCE_FILE
 from ella.runs.identity import defaults
 from ella.runs.metrics import FILE_NAME, read_rows
 from ella.settings_table import flat
 
-RUN_FILES = (CONFIG_FILE, CIRCUMSTANCES_FILE, FILE_NAME)
+RUN_FILES = (CONFIG_FILE, PROVENANCE_FILE, FILE_NAME)
 MAX_DEPTH = 4
 """Folders below a named one in which runs are looked for."""
 MAX_SEEDS = 100_000
@@ -171,7 +171,7 @@ def _read_run(folder: Path, remarks: list[str]) -> Run:
     if not isinstance(config.get("method"), str):
         raise InputError(f"{CONFIG_FILE} names no method")
     try:
-        circumstances = _read_json(folder / CIRCUMSTANCES_FILE)
+        circumstances = _read_json(folder / PROVENANCE_FILE)
     except InputError as error:
         remarks.append(f"{folder}: {error}, so its command and versions are unknown")
         circumstances = {}

@@ -125,7 +125,7 @@ def _claim(
     try:
         for planned in group if hosts.leads() else ():
             held.enter_context(
-                run_directory.claimed(
+                run_directory.locked_run(
                     planned.directory,
                     planned.spec,
                     planned.settings,
