@@ -229,7 +229,8 @@ class _Member:
         self.planned = planned
         self.store = store_of(planned)
         self.metrics = MetricsFile(planned.directory, names, planned.settings.seed_numbers)
-        self.seconds = self.metrics.start(iteration) if hosts.leads() else 0.0
+        every = planned.settings.log.every
+        self.seconds = self.metrics.start(iteration, every) if hosts.leads() else 0.0
         self.saved = iteration
         self.last: LogLine | None = None
         self.diverged_at: int | None = None

@@ -33,7 +33,7 @@ def files_of_at_most(size: int):
 
 def test_rows_of_metrics_are_written_whole_or_not_at_all(tmp_path):
     metrics = MetricsFile(tmp_path, ["loss"], [0, 1])
-    metrics.start(0)
+    metrics.start(0, 1)
     metrics.append(LINE)
     text = metrics.path.read_text()
     with files_of_at_most(len(text) + 5), pytest.raises(OSError, match="too large"):
