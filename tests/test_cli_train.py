@@ -13,16 +13,16 @@ from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 from safetensors.numpy import load_file
 from tiny_runs import TINY, WHOLE, WHOLE_ITERATIONS, command, settings_file
 
+from ella.array_file import load_arrays, save_arrays
 from ella.cli import main
 from ella.episodes.trained import trained_policy
 from ella.intervals import Estimate
 from ella.networks.actor_critic import act
-from ella.runs.checkpoint import CheckpointStore
+from ella.runs.checkpoint import FORMAT_VERSION, KIND, CheckpointStore
 from ella.runs.metrics import CLOCK_COLUMNS, read_rows
 from ella.runs.policies import load_policy
 from ella.runs.training_run import stop_signals
@@ -88,12 +88,12 @@ def test_a_run_leaves_metrics_events_configuration_checkpoints_and_policies(whol
     assert saved["ppo"]["num_envs"] == 4
     assert saved["ppo"]["discount"] == 0.99
     assert saved["task"]["name"] == "goto-small"
-    circumstances = json.loads((out / "run.json").read_text())
-    assert "train" in circumstances["command"]
-    assert "jax" in circumstances["versions"]
+    provenance = json.loads((out / "run.json").read_text())
+    assert "train" in provenance["command"]
+    assert "jax" in provenance["versions"]
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == [
-        "000000054",
-        "000000060",
+        "000000054.safetensors",
+        "000000060.safetensors",
     ]
     assert len(whole.stdout.splitlines()) == ITERATIONS / 3
     assert "frames a seed" in whole.stdout
@@ -123,22 +123,21 @@ def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
     store = CheckpointStore(out / "checkpoints", "")
 
     killed = stop_when(
-        lambda: len(store.paths()) == 2 and list((out / "checkpoints").glob(".unfinished-*")),
+        lambda: len(store.paths()) == 2,
         signal.SIGKILL,
         "train", "goto-small", "--config", config, "--out", out,
     )  # fmt: skip
     assert killed.returncode == -signal.SIGKILL
     assert not (out / "policies").exists()
     newest = store.paths()[-1]
-    data = max((newest / "state").rglob("*/d/*"), key=lambda file: file.stat().st_size)
-    data.write_bytes(data.read_bytes()[:-7])
-    before = int(store.paths()[-2].name)
+    newest.write_bytes(newest.read_bytes()[:-7])
+    before = int(store.paths()[-2].stem)
 
     # Whoever read the lines leaves, as after `| head`: the run stops as with Ctrl-C.
     process = subprocess.Popen(
         command("train", "--resume", "--out", out), stdout=PIPE, stderr=PIPE, text=True
     )
-    while process.poll() is None and int(store.paths()[-1].name) <= before + 12:
+    while process.poll() is None and int(store.paths()[-1].stem) <= before + 12:
         time.sleep(0.005)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -155,23 +154,19 @@ def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
     resumed = ella("train", "--resume", "--out", out)
     assert resumed.returncode == 0, resumed.stderr
     assert_same_run(out, whole.directory)
-    circumstances = json.loads((out / "run.json").read_text())
-    assert "goto-small" in circumstances["command"]
-    assert ["--resume" in part["command"] for part in circumstances["resumed"]] == [True, True]
+    provenance = json.loads((out / "run.json").read_text())
+    assert "goto-small" in provenance["command"]
+    assert ["--resume" in part["command"] for part in provenance["resumed"]] == [True, True]
 
 
 @pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path, capsys):
     out = tmp_path / "run"
     shutil.copytree(whole.directory, out)
-    newest = out / "checkpoints" / f"{ITERATIONS:09d}"
-    manifest = json.loads((newest / "manifest.json").read_text())
-    with ocp.PyTreeCheckpointer() as checkpointer:
-        arrays = checkpointer.restore(newest / "state")
-    arrays["network.critic.output.bias"] = np.full_like(
-        arrays["network.critic.output.bias"], np.nan
-    )
-    CheckpointStore(out / "checkpoints", manifest["fingerprint"]).save(arrays, ITERATIONS)
+    newest = out / "checkpoints" / f"{ITERATIONS:09d}.safetensors"
+    saved = load_arrays(newest, kind=KIND, version=FORMAT_VERSION)
+    saved.arrays["network.critic.output.bias"][:] = np.nan
+    save_arrays(newest, saved.arrays, kind=KIND, version=FORMAT_VERSION, table=saved.table)
 
     words = ("train", "--resume", "--out", out, "--frames", 32 * ITERATIONS + 320)
     assert main([str(word) for word in words]) == 3

@@ -82,7 +82,8 @@ def test_every_committed_run_reads_back():
 
 def test_the_oracle_of_format_version_1(tmp_path):
     table = {
-        "format_version": 1, "task": {"name": "unlock-maze", "kinds": ["open"], "cols": 2, "low_level": "pick-maze"},
+        "format_version": 1,
+        "task": {"name": "unlock-maze", "kinds": ["open"], "cols": 2, "low_level": "pick-maze"},
         "method": "ella-oracle", "seeds": 2,
         "ella": {"bonus": None, "recheck": False, "oracle": {"after_frames": 77}, "relevance": {}},
         "ride": {"coefficient": 3.0},

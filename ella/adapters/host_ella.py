@@ -1,6 +1,5 @@
 """ELLA for environments and trainers that step on the host, whatever their observations are."""
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,12 +10,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import safetensors.numpy
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
-from safetensors import SafetensorError, safe_open
 
 from ella.adapters.sentences import Sentences
-from ella.durable_files import replace_durably
+from ella.array_file import (
+    DamagedFileError,
+    MismatchedArraysError,
+    load_arrays,
+    named_arrays,
+    replace_arrays,
+    save_arrays,
+)
 from ella.errors import InputError
 from ella.measurement import Measurements
 from ella.shaping import relevance_dataset
@@ -30,7 +34,8 @@ from ella.trajectory import InstructionTable, Trajectory
 Judge = Callable[[Any], np.ndarray]
 """Observations of B environments, as the environments return them, to bool[B, L]: which of the L
 low-level instructions each observation shows carried out."""
-FORMAT_VERSION = 1
+KIND = "HostElla"
+FORMAT_VERSION = 2
 NEED_REWARDS = ("insolvent_successes", "success_net_reward")
 """Measurements that are left out here: HostElla is told successes, not what they are worth."""
 
@@ -224,21 +229,22 @@ class HostElla:
         return means
 
     def save(self, path: Path | str) -> None:
-        """Write everything learned to one safetensors file."""
+        """Write everything learned to one array file (safetensors)."""
         table = {
-            "format_version": FORMAT_VERSION,
             "low_level": self.low_level,
             "words": self._sentences.words,
             "instructions": self._sentences.texts,
             "steps": self._steps,
             "updates": self._updates,
         }
-        content = safetensors.numpy.save(
-            {name: np.asarray(leaf) for name, leaf in _named(self._lasting()).items()},
-            metadata={"ella": json.dumps(table)},
-        )
         try:
-            replace_durably(Path(path), content)
+            save_arrays(
+                Path(path),
+                named_arrays(self._lasting()),
+                kind=KIND,
+                version=FORMAT_VERSION,
+                table=table,
+            )
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror}") from error
 
@@ -246,41 +252,38 @@ class HostElla:
         """Take what another one with the same low-level instructions and sizes has saved. Its
         episodes are not among it: call `start` (wrappers do when they are reset)."""
         try:
-            with safe_open(str(path), framework="numpy") as file:
-                table = json.loads((file.metadata() or {})["ella"])
-                arrays = {name: file.get_tensor(name) for name in list(file.keys())}
-            version, low_level = table["format_version"], tuple(table["low_level"])
-            words, instructions = map(str, table["words"]), map(str, table["instructions"])
-            steps, updates = int(table["steps"]), int(table["updates"])
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is not a file that HostElla.save wrote ({error})") from error
-        if version != FORMAT_VERSION:
-            raise InputError(
-                f"{path} has format version {version}, this program reads version {FORMAT_VERSION}"
+            found = load_arrays(Path(path), kind=KIND, version=FORMAT_VERSION)
+            table = found.table
+            low_level, words, instructions = (
+                [str(text) for text in table[name]]
+                for name in ("low_level", "words", "instructions")
             )
-        if low_level != self.low_level:
+            steps, updates = int(table["steps"]), int(table["updates"])
+        except InputError:
+            raise
+        except (DamagedFileError, OSError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path} is not a file that HostElla.save wrote ({error})") from error
+        if tuple(low_level) != self.low_level:
             raise InputError(f"{path} was saved with other low-level instructions")
-        expected = _named(self._lasting())
-        if {name: array.shape for name, array in arrays.items()} != {
-            name: leaf.shape for name, leaf in expected.items()
-        }:
+        try:
+            lasting = replace_arrays(self._lasting(), found.arrays)
+        except MismatchedArraysError as error:
             raise InputError(
                 f"{path} was saved with other sizes (max_instructions, max_words, vocabulary or "
-                "the relevance network)"
-            )
+                f"the relevance network): {error}"
+            ) from error
         capacity, max_words = self._sentences.tokens.shape
         sentences = Sentences(capacity, max_words, self._relevance.vocabulary)
-        sentences.restore(list(words), list(instructions))
+        sentences.restore(words, instructions)
         self._sentences = sentences
-        leaves = [jnp.asarray(arrays[name]) for name in expected]
-        lasting = jax.tree.unflatten(jax.tree.structure(self._lasting()), leaves)
+        lasting = jax.tree.map(jnp.asarray, lasting)
         self._state = replace(
             self._state,
             steps=lasting["steps"],
             dataset=lasting["dataset"],
             relevance=lasting["relevance"],
         )
-        self._key = jax.random.wrap_key_data(lasting["key"])
+        self._key = lasting["key"]
         self._steps, self._updates = steps, updates
 
     def _judged(self, observations: Any, count: int) -> np.ndarray:
@@ -299,7 +302,7 @@ class HostElla:
             "steps": state.steps,
             "dataset": state.dataset,
             "relevance": state.relevance,
-            "key": jax.random.key_data(self._key),
+            "key": self._key,
         }
 
     def _learn(self) -> None:
@@ -373,8 +376,3 @@ def _learn(
     iteration = jnp.zeros((), jnp.int32)
     learned, measured = relevance.fit(state.relevance, state.dataset, iteration, key=key)
     return replace(state, relevance=learned), measured
-
-
-def _named(tree: PyTree) -> dict[str, Any]:
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from ella.commands.options import Positional
 
 if TYPE_CHECKING:
-    from ella.runs.policies import Policy
     from ella.training.evaluation import Episodes, Mode
+    from ella.training.policy import Policy
 
 logger = logging.getLogger(__name__)
 

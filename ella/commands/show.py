@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 import jax
 
 from ella.commands.options import Positional
-from ella.episodes.episode import Marker, Policy, expert_policy, random_policy, record, seed_key
+from ella.episodes.episode import Marker, expert_policy, random_policy, record, seed_key
 from ella.episodes.film import FRAMES_PER_SECOND, Shot, find_encoder, write_film, write_strip
 from ella.errors import InputError
+from ella.training.policy import Policy
 from ella.world import Environment, compiled, make
 
 MAX_FRAMES_PER_SECOND = 50

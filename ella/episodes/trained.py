@@ -8,7 +8,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from ella.networks.actor_critic import Decision, Memory, act
-from ella.runs.policies import Policy
+from ella.training.policy import Policy
 from ella.world.state import Observation, Timestep
 
 

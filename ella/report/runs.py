@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from ella.errors import InputError
-from ella.methods.registry import paper_bonus
-from ella.runs.config_file import CONFIG_FILE
-from ella.runs.directory import CIRCUMSTANCES_FILE, FORMAT_VERSION
-from ella.runs.identity import defaults
+from ella.runs.config_file import CONFIG_FILE, FIRST_VERSION, FORMAT_VERSION, current_table
+from ella.runs.directory import PROVENANCE_FILE
 from ella.runs.metrics import FILE_NAME, read_rows
 from ella.settings_table import flat
+from ella.training.settings import from_table, to_table
 
-RUN_FILES = (CONFIG_FILE, CIRCUMSTANCES_FILE, FILE_NAME)
+RUN_FILES = (CONFIG_FILE, PROVENANCE_FILE, FILE_NAME)
 MAX_DEPTH = 4
 """Folders below a named one in which runs are looked for."""
 MAX_SEEDS = 100_000
@@ -76,14 +75,10 @@ class Run:
         """Settings that make it the method it is, by dotted name: runs that agree in them are
         seeds of one experiment. What the configuration does not tell has its default; options of
         methods that take no part are left out."""
-        parts = self.method.split("+")
-        idle = {"ella", "learn", "ride", "rnd", "noveld"} - {part.split("-")[0] for part in parts}
-        settings = defaults() | flat(self.config)
-        if settings[BONUS] is None:
-            settings[BONUS] = paper_bonus(self.task)
-        left_out = idle.union(_NOT_THE_METHOD)
         return {
-            name: value for name, value in settings.items() if name.split(".")[0] not in left_out
+            name: value
+            for name, value in flat(_resolved(self.config)).items()
+            if name.split(".")[0] not in _NOT_THE_METHOD
         }
 
     @property
@@ -113,6 +108,17 @@ class Run:
         """Files in the folder and its direct subfolders, by name."""
         found = [path for pattern in ("*", "*/*") for path in self.path.glob(pattern)]
         return sorted(path for path in found if path.suffix in endings and path.is_file())
+
+
+def _resolved(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a configuration with every default filled in; those of a method that is not
+    installed here as they are."""
+    try:
+        task, table = current_table(config, where=CONFIG_FILE)
+        settings = from_table(table, where=CONFIG_FILE)
+        return to_table(settings if task is None else settings.resolved(task))
+    except InputError:
+        return config
 
 
 def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
@@ -161,7 +167,7 @@ def _read_run(folder: Path, remarks: list[str]) -> Run:
         raise InputError("the folder is empty")
     config = _read_json(folder / CONFIG_FILE)
     version = config.get("format_version", FORMAT_VERSION)
-    if version != FORMAT_VERSION:
+    if version not in (FIRST_VERSION, FORMAT_VERSION):
         remarks.append(
             f"{folder}: {CONFIG_FILE} has format version {version}, this program's is "
             f"{FORMAT_VERSION}; read as far as it is understood"
@@ -172,7 +178,7 @@ def _read_run(folder: Path, remarks: list[str]) -> Run:
     if not isinstance(config.get("method"), str):
         raise InputError(f"{CONFIG_FILE} names no method")
     try:
-        circumstances = _read_json(folder / CIRCUMSTANCES_FILE)
+        circumstances = _read_json(folder / PROVENANCE_FILE)
     except InputError as error:
         remarks.append(f"{folder}: {error}, so its command and versions are unknown")
         circumstances = {}

@@ -12,13 +12,13 @@ import numpy as np
 
 from ella.errors import InputError
 from ella.intervals import Estimate
-from ella.methods.registry import paper_bonus
+from ella.methods.ella import ELLA
 from ella.report import statistics
 from ella.report.exhibits import Exhibits, collect
 from ella.report.palette import ordered
 from ella.report.runs import BONUS, Run, Series, read_runs
 from ella.report.statistics import Ratio, Scores
-from ella.world.tasks import all_tasks
+from ella.world.tasks import all_tasks, find
 
 SUCCESS = "success_rate"
 MEASURES = (
@@ -362,7 +362,7 @@ def _different_settings(groups: Sequence[Group]) -> list[str]:
             n for n in _differing([run.identity for run in firsts]) if not n.startswith("task.")
         ]
         # The paper's bonus is one choice, although it depends on the task.
-        if all(run.identity.get(BONUS) == paper_bonus(run.task) for run in firsts):
+        if all(run.identity.get(BONUS) == ELLA().resolved(find(run.task)).bonus for run in firsts):
             names = [name for name in names if name != BONUS]
         if names:
             remarks.append(f"{label} has other settings on other tasks: {', '.join(names)}")

@@ -44,7 +44,9 @@ def run_progress(planned: PlannedRun) -> RunProgress:
         )
     frames = metrics.frames_reached(directory)
     policies = directory / run_directory.POLICIES
-    exported = all((policies / f"seed-{seed}.json").exists() for seed in settings.seed_numbers)
+    exported = all(
+        (policies / f"seed-{seed}.safetensors").exists() for seed in settings.seed_numbers
+    )
     return RunProgress(frames, finished=frames >= settings.total_frames and exported)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from ella.durable_files import write_durably
 from ella.errors import InputError
 from ella.methods.registry import classes_of
-from ella.settings_table import read_table, to_json, updated
+from ella.settings_table import read_table, to_json
 from ella.training.settings import PLAIN_FIELDS, TrainingSettings, from_table, to_table
-from ella.world.tasks import TaskSpec
+from ella.world.tasks import TaskSpec, task_of
 
 CONFIG_FILE = "config.json"
 FORMAT_VERSION = 2
@@ -37,16 +37,21 @@ def read_config(
 
 def read_config_table(path: Path) -> tuple[TaskSpec | None, dict[str, Any]]:
     """The task (where the file has one) and the table of settings in a file, in today's format."""
-    table = read_table(path)
-    version = table.pop("format_version", FORMAT_VERSION)
+    return current_table(read_table(path), where=str(path))
+
+
+def current_table(table: dict[str, Any], *, where: str) -> tuple[TaskSpec | None, dict[str, Any]]:
+    """The task and the settings of a table of any format version; `where` is for errors."""
+    version = table.get("format_version", FORMAT_VERSION)
     if version == FIRST_VERSION:
         table = _from_first_version(table)
     elif version != FORMAT_VERSION:
         raise InputError(
-            f"{path} has format version {version}, this version of ella reads {FORMAT_VERSION}"
+            f"{where} has format version {version}, this version of ella reads {FORMAT_VERSION}"
         )
-    task = table.pop("task", None)
-    return (None if task is None else spec_of(task, where=str(path))), table
+    task = table.get("task")
+    settings = {key: part for key, part in table.items() if key not in ("format_version", "task")}
+    return (None if task is None else task_of(task, where=where)), settings
 
 
 def read_run(directory: Path) -> tuple[TaskSpec, TrainingSettings]:
@@ -57,13 +62,6 @@ def read_run(directory: Path) -> tuple[TaskSpec, TrainingSettings]:
     if spec is None:
         raise InputError(f"{directory / CONFIG_FILE} names no task")
     return spec, settings.resolved(spec)
-
-
-def spec_of(table: Any, *, where: str) -> TaskSpec:
-    """The task of a JSON table of its fields."""
-    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
-        raise InputError(f"{where}: task: expected a table with a name")
-    return updated(TaskSpec(table["name"], ("goto",), cols=1), table, where=f"{where}: task")
 
 
 def _from_first_version(table: dict[str, Any]) -> dict[str, Any]:

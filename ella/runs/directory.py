@@ -1,11 +1,11 @@
-"""The directory a run leaves behind: its configuration, circumstances and lock.
+"""The directory a run leaves behind: its configuration, provenance and lock.
 
 config.json     task and settings, resolved; `ella train TASK --config` reads it
 run.json        command line, versions, device; the same again for every time it was resumed
 metrics.csv     one row per seed and log line
 tensorboard/    the same as events
-checkpoints/    whole train states, the newest few
-policies/       one exported policy per seed
+checkpoints/    whole train states, the newest few, an array file each
+policies/       one exported policy per seed, an array file each
 shaper/         the networks a shaper learned offline, where it has any
 """
 
@@ -30,7 +30,7 @@ from ella.settings_table import read_table
 from ella.training.settings import TrainingSettings
 from ella.world.tasks import TaskSpec
 
-CIRCUMSTANCES_FILE = "run.json"
+PROVENANCE_FILE = "run.json"
 CHECKPOINTS = "checkpoints"
 POLICIES = "policies"
 SHAPER = "shaper"
@@ -38,7 +38,7 @@ LOCK_FILE = ".lock"
 
 
 @contextmanager
-def claimed(
+def locked_run(
     directory: Path,
     spec: TaskSpec,
     settings: TrainingSettings,
@@ -47,17 +47,17 @@ def claimed(
     command: Sequence[str],
     together_with: Sequence[str] = (),
 ) -> Iterator[None]:
-    """Hold the run's directory, made where it is missing, and record what runs in it and with
+    """Lock the run's directory, made where it is missing, and record what is trained in it and with
     which other runs. A new run that bad input stops at its start leaves nothing behind."""
     _check_usable(directory, resume)
-    with _taken(directory):
-        # Another process may have begun here in the meantime.
+    with _made_and_locked(directory):
+        # Another process may have started here in the meantime.
         is_new = not _check_usable(directory, resume)
         try:
             try:
                 if is_new:
                     write_config(directory, spec, settings)
-                _record_circumstances(directory, command, together_with, is_new=is_new)
+                _record_provenance(directory, command, together_with, is_new=is_new)
             except OSError as error:
                 raise InputError(f"cannot write to {directory}: {error.strerror}") from error
             yield
@@ -68,14 +68,14 @@ def claimed(
 
 
 def _check_usable(directory: Path, resume: bool) -> bool:
-    """Whether there is a run in the directory, to go on with."""
+    """Whether there is a run in the directory, to resume."""
     if directory.exists() and not directory.is_dir():
         raise InputError(f"{directory} is a file; name a directory")
     # Hidden files are what a process killed at its very start may leave.
     used = directory.is_dir() and any(path.name[0] != "." for path in directory.iterdir())
     if used and not resume:
         raise InputError(
-            f"{directory} is not empty; choose another directory, or go on with the run in it "
+            f"{directory} is not empty; choose another directory, or resume the run in it "
             "with --resume"
         )
     if used and not (directory / CONFIG_FILE).exists():
@@ -84,13 +84,13 @@ def _check_usable(directory: Path, resume: bool) -> bool:
 
 
 @contextmanager
-def _taken(directory: Path) -> Iterator[None]:
+def _made_and_locked(directory: Path) -> Iterator[None]:
     """The directory, made where it is missing and locked."""
     existed = directory.exists()
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            held.enter_context(lock(directory))
+            stack.enter_context(lock(directory))
         except OSError as error:
             if not existed:
                 _abandon(directory)
@@ -99,22 +99,22 @@ def _taken(directory: Path) -> Iterator[None]:
 
 
 def _abandon(directory: Path) -> None:
-    """Take back a claim on a directory in which nothing has been trained yet."""
+    """Remove a directory in which nothing has been trained yet."""
     with suppress(OSError):
         found = list(directory.iterdir())
-        recorded = (CONFIG_FILE, CIRCUMSTANCES_FILE)
+        recorded = (CONFIG_FILE, PROVENANCE_FILE)
         if all(path.name in recorded or path.name.startswith(".") for path in found):
             for path in found:
                 path.unlink()
             directory.rmdir()
 
 
-def _record_circumstances(
+def _record_provenance(
     directory: Path, command: Sequence[str], together_with: Sequence[str], *, is_new: bool
 ) -> None:
-    """Tell what a result depends on besides its configuration; where a run goes on, beside what
-    was told before."""
-    path, now = directory / CIRCUMSTANCES_FILE, _circumstances(command)
+    """Record what a result depends on besides its configuration; a resumed run adds to what was
+    recorded before."""
+    path, now = directory / PROVENANCE_FILE, _provenance(command)
     if together_with:
         now["trained_together_with"] = list(together_with)
     if not is_new:
@@ -130,24 +130,31 @@ def _record_circumstances(
 
 @contextmanager
 def lock(directory: Path) -> Iterator[None]:
-    """Hold the directory, so that two runs never write to it at once. The file names the holder."""
+    """Lock the directory, so that two runs never write to it at once. The file names the process
+    that has the lock; the system releases it even if that process is killed."""
     with (directory / LOCK_FILE).open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise InputError(f"{holder} is training in {directory}") from error
+            owner = file.read().strip() or "another process"
+            raise InputError(f"{directory} is locked by {owner}, which trains there") from error
+        except OSError as error:
+            error.strerror = (
+                f"its file system cannot lock files ({error.strerror}); choose a directory on "
+                "another one, or have it mounted with locks (Lustre: flock, NFS: local_lock=flock)"
+            )
+            raise
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}\n")
         file.flush()
         yield
 
 
-def _circumstances(command: Sequence[str]) -> dict[str, Any]:
+def _provenance(command: Sequence[str]) -> dict[str, Any]:
     """What a result depends on besides its configuration."""
     versions = {"ella": ella.__version__}
-    for package in ("jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy"):
+    for package in ("jax", "jaxlib", "equinox", "optax", "numpy"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

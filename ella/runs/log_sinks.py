@@ -3,20 +3,20 @@
 import math
 import os
 import signal
-import socket
 import sys
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from ella.errors import InputError
+from ella.runs.event_file import EventFile
 from ella.training.log_line import LogLine
 
 
 class AbstractLogSink(ABC):
-    """Something that takes log lines while a run goes on."""
+    """Something that takes log lines while a run trains."""
 
     @abstractmethod
     def write(self, line: LogLine) -> None:
@@ -28,52 +28,33 @@ class AbstractLogSink(ABC):
 
 
 class TensorBoardLog(AbstractLogSink):
-    """One event directory per seed, scalars over frames.
-
-    Events are written here and not by TensorBoard's own writer, whose thread prints a traceback
-    when the disk is full.
-    """
+    """One event directory per seed, scalars over frames."""
 
     def __init__(self, directory: Path, seeds: Sequence[int]) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-
-        now = time.time()
-        name = f"events.out.tfevents.{now:.0f}.{socket.gethostname()}.{os.getpid()}"
-        self._files = []
-        for seed in seeds:
-            folder = directory / "tensorboard" / f"seed-{seed}"
-            folder.mkdir(parents=True, exist_ok=True)
-            self._files.append((folder / name).open("ab", buffering=0))
-            self._add(self._files[-1], Event(wall_time=now, file_version="brain.Event:2"))
+        folder = directory / "tensorboard"
+        with _one_line(folder):
+            self._files = [EventFile(folder / f"seed-{seed}") for seed in seeds]
 
     def write(self, line: LogLine) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
         for index, file in enumerate(self._files):
             scalars = {name: float(values[index]) for name, values in line.values.items()}
             scalars["frames_per_second"] = line.frames_per_second
-            summary = Summary(
-                value=[
-                    Summary.Value(tag=name, simple_value=value)
-                    for name, value in scalars.items()
-                    if not math.isnan(value)
-                ]
-            )
-            self._add(file, Event(step=line.frames, wall_time=time.time(), summary=summary))
-
-    def _add(self, file: IO[bytes], event: Any) -> None:
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        try:
-            RecordWriter(file).write(event.SerializeToString())
-        except OSError as error:
-            reason = f"cannot write {file.name}: {error.strerror}"
-            raise InputError(f"{reason}; make room, then resume the run") from error
+            measured = {name: value for name, value in scalars.items() if not math.isnan(value)}
+            with _one_line(file.path):
+                file.add(measured, line.frames)
 
     def close(self) -> None:
         for file in self._files:
             file.close()
+
+
+@contextmanager
+def _one_line(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = f"cannot write {path}: {error.strerror}"
+        raise InputError(f"{reason}; make room, then resume the run") from error
 
 
 class WandbLog(AbstractLogSink):
@@ -94,7 +75,7 @@ class WandbLog(AbstractLogSink):
             id=name_file.read_text() if name_file.exists() else None,
             resume="allow",
         )
-        # A resumed run goes on in the same place.
+        # A resumed run logs to the same place.
         name_file.write_text(self._run.id)
 
     def write(self, line: LogLine) -> None:

@@ -2,13 +2,17 @@
 
 import csv
 import io
+import logging
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from ella.durable_files import write_durably
 from ella.errors import InputError
 from ella.training.log_line import LogLine
+
+logger = logging.getLogger(__name__)
 
 FILE_NAME = "metrics.csv"
 LONGEST_LINE = 1 << 16
@@ -26,19 +30,39 @@ class MetricsFile:
         self.columns = (*LEADING_COLUMNS, *sorted(names))
         self.seeds = tuple(seeds)
 
-    def start(self, iteration: int) -> float:
-        """Begin after `iteration` iterations: later rows, left by a run that was killed after its
-        last checkpoint, are dropped. Returns the seconds trained so far."""
+    def start(self, iteration: int, every: int) -> float:
+        """Begin after `iteration` iterations, which have been logged at least every `every`.
+
+        Later rows, left by a run that was killed after its last checkpoint, are dropped; missing
+        ones are warned of. Returns the seconds trained so far.
+        """
         rows = read_rows(self.path.parent) if self.path.exists() else []
         try:
             kept = [row for row in rows if int(row["iteration"]) <= iteration]
+            seconds = float(kept[-1]["seconds"]) if kept else 0.0
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(self.path.parent) from error
         if kept and tuple(kept[0]) != self.columns:
             raise InputError(f"{self.path} has other columns; start a new run")
+        if missing := self._missing_lines(kept, iteration, every):
+            logger.warning(
+                "%s is damaged: log lines missing up to iteration %d: %d; training resumes, but "
+                "the curves have a gap",
+                self.path,
+                iteration,
+                missing,
+            )
         text = _csv_lines([self.columns, *([row[name] for name in self.columns] for row in kept)])
         write_durably(self.path, text)
-        return float(kept[-1]["seconds"]) if kept else 0.0
+        return seconds
+
+    def _missing_lines(self, rows: Sequence[dict[str, str]], iteration: int, every: int) -> int:
+        """How many log lines up to `iteration` have no row, or not one for every seed."""
+        counts = Counter(int(row["iteration"]) for row in rows)
+        logged = sorted(one for one, count in counts.items() if count >= len(self.seeds))
+        # A line may come earlier than due, where a run ended before it was made longer.
+        due = -(-np.diff([0, *logged, iteration]) // every)
+        return int(due.sum()) - len(logged)
 
     def append(self, line: LogLine) -> None:
         """Add the rows of one log line, or none of them."""

@@ -122,7 +122,7 @@ def _lock(
     try:
         for planned in group if multi_host.is_main_process() else ():
             locks.enter_context(
-                run_directory.claimed(
+                run_directory.locked_run(
                     planned.directory,
                     planned.spec,
                     planned.settings,
@@ -190,7 +190,9 @@ class _Member:
         self.planned = planned
         self.store = store_of(planned)
         self.metrics = MetricsFile(planned.directory, names, planned.settings.seed_numbers)
-        self.seconds = self.metrics.start(iteration) if multi_host.is_main_process() else 0.0
+        every = planned.settings.log.every
+        is_writer = multi_host.is_main_process()
+        self.seconds = self.metrics.start(iteration, every) if is_writer else 0.0
         self.saved = iteration
         self.last: LogLine | None = None
         self.diverged_at: int | None = None

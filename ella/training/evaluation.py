@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
 from ella.errors import InputError, unknown_name
 from ella.intervals import Estimate, bootstrap_mean, wilson
 from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics, act
-from ella.runs.policies import Policy
+from ella.training.policy import Policy
 from ella.training.program import held_out_key
 from ella.world.description import describe
 from ella.world.environment import Environment, make

@@ -1,3 +1,143 @@
-"""placeholder, replaced at the merge"""
+"""A trained agent, and its file: one array file, without pickles."""
 
-from ella.runs.policies import *
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from ella.array_file import (
+    ArrayFile,
+    DamagedFileError,
+    MismatchedArraysError,
+    NoTableError,
+    load_arrays,
+    named_arrays,
+    replace_arrays,
+    save_arrays,
+)
+from ella.errors import InputError
+from ella.networks.actor_critic import ActorCritic, RunningStatistics
+from ella.networks.settings import NetworkSettings
+from ella.settings_table import read_table, to_json, updated
+from ella.world.grammar import VOCABULARY
+from ella.world.tasks import TaskSpec, task_of
+
+KIND = "policy"
+FORMAT_VERSION = 2
+SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A trained agent that acts alone: `ella.networks.actor_critic.act` takes its parts."""
+
+    spec: TaskSpec
+    """The task it was trained on."""
+    network: ActorCritic
+    statistics: RunningStatistics
+    seed: int
+    frames: int
+    """It was trained on."""
+
+    def save(
+        self, path: Path | str, *, dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    ) -> None:
+        """Write `path`.safetensors, the network's weights as `dtype`."""
+        arrays = named_arrays(_tree(self.network, self.statistics))
+        for name, array in arrays.items():
+            # The statistics hold counts of frames, too large for float16.
+            if name.startswith("network.") and array.dtype == np.float32:
+                arrays[name] = np.asarray(array).astype(jnp.dtype(dtype))
+        save_arrays(
+            Path(path).with_suffix(SUFFIX),
+            arrays,
+            kind=KIND,
+            version=FORMAT_VERSION,
+            table={
+                "task": to_json(self.spec),
+                "network": to_json(self.network.config),
+                "vocabulary": list(VOCABULARY),
+                "seed": self.seed,
+                "frames": self.frames,
+            },
+        )
+
+
+def read_policy(path: Path | str) -> Policy:
+    """The policy in a file; weights of half precision become float32."""
+    path = Path(path).with_suffix(SUFFIX)
+    if not path.is_file():
+        raise InputError(f"{path} is neither the directory of a run nor a policy file")
+    found, where = _load(path), str(path)
+    if found.table.get("vocabulary") != list(VOCABULARY):
+        raise InputError(f"{where}: the policy was trained with another vocabulary")
+    config = updated(NetworkSettings(), found.table.get("network"), where=f"{where}: network")
+    network, statistics = _restored(found.arrays, config, where)
+    return Policy(
+        spec=task_of(found.table.get("task"), where=where),
+        network=network,
+        statistics=statistics,
+        seed=_whole_number(found.table, "seed", where),
+        frames=_whole_number(found.table, "frames", where),
+    )
+
+
+def _whole_number(table: dict[str, Any], name: str, where: str) -> int:
+    number = table.get(name)
+    if not isinstance(number, int):
+        raise InputError(f"{where}: {name} must be a whole number, got {number}")
+    return number
+
+
+def _tree(network: ActorCritic, statistics: RunningStatistics) -> dict[str, Any]:
+    return {"network": network, "statistics": statistics}
+
+
+def _load(path: Path) -> ArrayFile:
+    try:
+        return load_arrays(path, kind=KIND, version=FORMAT_VERSION)
+    except NoTableError as error:
+        if not path.with_suffix(".json").is_file():
+            raise InputError(f"cannot read {path}: {error}") from error
+        return _load_version_1(path)
+    except DamagedFileError as error:
+        raise InputError(f"{path} is damaged: {error}") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _load_version_1(path: Path) -> ArrayFile:
+    """A policy whose table is a JSON file beside it, and which has no checksum."""
+    table = read_table(path.with_suffix(".json"))
+    if table.get("format_version") != 1:
+        raise InputError(
+            f"{path.with_suffix('.json')} has format version {table.get('format_version')}, this "
+            "version of ella reads 1 in such files"
+        )
+    try:
+        return ArrayFile(load_file(path), table)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+
+
+def _restored(
+    arrays: dict[str, np.ndarray], config: NetworkSettings, where: str
+) -> tuple[ActorCritic, RunningStatistics]:
+    network = eqx.filter_eval_shape(lambda: ActorCritic(config, key=jax.random.key(0)))
+    like = _tree(network, eqx.filter_eval_shape(network.initial_statistics))
+    halves = (jnp.float16, jnp.bfloat16)
+    full = {
+        name: array.astype(np.float32) if array.dtype in halves else array
+        for name, array in arrays.items()
+    }
+    try:
+        loaded = jax.tree.map(jnp.asarray, replace_arrays(like, full))
+    except MismatchedArraysError as error:
+        raise InputError(f"{where} does not hold the network it describes: {error}") from error
+    return loaded["network"], loaded["statistics"]

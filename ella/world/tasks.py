@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ella.errors import InputError, unknown_name
+from ella.settings_table import updated
 from ella.world.grammar import Language
 
 ACTION_KINDS = ("goto", "open", "pickup", "putnext")
@@ -193,3 +195,10 @@ def find(name: str) -> TaskSpec:
 
 def all_tasks() -> Iterator[TaskSpec]:
     yield from TASKS.values()
+
+
+def task_of(table: Any, *, where: str) -> TaskSpec:
+    """The task of a JSON table of its fields; `where` is for errors."""
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise InputError(f"{where}: task: expected a table with a name")
+    return updated(TaskSpec(table["name"], ("goto",), cols=1), table, where=f"{where}: task")

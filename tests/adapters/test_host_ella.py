@@ -22,6 +22,7 @@ from ella.adapters.gymnasium_env import EllaEnv, draw_key
 from ella.adapters.gymnasium_shaping import ShapedEnv, ShapedVectorEnv
 from ella.adapters.host_ella import HostElla
 from ella.adapters.stable_baselines3 import EllaLog, ShapedVecEnv
+from ella.array_file import save_arrays
 from ella.episodes.payments import episode_trajectory
 from ella.errors import InputError
 from ella.networks.settings import RelevanceNetworkSettings
@@ -280,13 +281,16 @@ def test_files_that_cannot_be_taken_are_one_line(tmp_path):
     foreign.write_bytes(
         safetensors.numpy.save({"a": np.zeros(1)}, metadata={"ella": '{"format_version": 1}'})
     )
-    other = tmp_path / "other"
-    other.write_bytes(
-        saved.read_bytes().replace(rb"\"format_version\": 1", rb"\"format_version\": 2")
-    )
+    other, policy, wrong = (tmp_path / name for name in ("other", "policy", "wrong"))
+    save_arrays(other, {}, kind="HostElla", version=9, table={})
+    save_arrays(policy, {}, kind="policy", version=2, table={})
+    table = {"low_level": [], "words": [], "instructions": [], "steps": "many", "updates": 0}
+    save_arrays(wrong, {}, kind="HostElla", version=2, table=table)
     for host, path, complaint in (
         (errands_ella(), foreign, "not a file that HostElla.save wrote"),
-        (errands_ella(), other, "format version 2"),
+        (errands_ella(), other, "format version 9"),
+        (errands_ella(), policy, "holds a policy"),
+        (errands_ella(), wrong, "not a file that HostElla.save wrote"),
         (errands_ella(), damaged, "not a file that HostElla.save wrote"),
         (errands_ella(), tmp_path / "missing", "not a file that HostElla.save wrote"),
         (errands_ella(max_instructions=33), saved, "other sizes"),

@@ -1,6 +1,8 @@
 """The cache: shared by processes, and able to recover."""
 
-import json
+import errno
+import fcntl
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ella.array_file import load_arrays
 from ella.errors import InputError
-from ella.offline.cache import cached, default_directory, entry_path
+from ella.offline.cache import FORMAT_VERSION, KIND, cached, default_directory, entry_path
 
 TEMPLATE = {"weight": jnp.zeros((2, 3)), "bias": (jnp.zeros(3),)}
 
@@ -30,7 +33,6 @@ class Work:
 
     def __init__(self) -> None:
         self.done = 0
-        self.said: list[str] = []
 
     def __call__(self):
         self.done += 1
@@ -38,10 +40,10 @@ class Work:
 
     def fetch(self, directory: Path, **configuration):
         configuration = {"setting": Setting(), **configuration}
-        return cached(directory, "thing", configuration, TEMPLATE, self, self.said.append)
+        return cached(directory, "thing", configuration, TEMPLATE, self)
 
 
-def test_computes_once_per_configuration(tmp_path):
+def test_computes_once_per_configuration(tmp_path, caplog):
     work = Work()
     first, record = work.fetch(tmp_path / "deep" / "cache")
     again, record_again = work.fetch(tmp_path / "deep" / "cache")
@@ -52,16 +54,16 @@ def test_computes_once_per_configuration(tmp_path):
     work.fetch(tmp_path / "deep" / "cache", setting=Setting(6))
     work.fetch(tmp_path / "deep" / "cache", seed=1)
     assert work.done == 3
-    assert not work.said
+    assert not caplog.messages
 
 
-def test_people_can_read_an_entry(tmp_path):
+def test_an_entry_says_what_it_is(tmp_path):
     Work().fetch(tmp_path)
-    (path,) = tmp_path.glob("*.json")
-    found = json.loads(path.read_text())
-    assert found["configuration"] == {"setting": {"episodes": 5}}
-    assert found["record"] == {"accuracy": 0.5}
-    assert not list(tmp_path.glob("*.tmp"))
+    path = entry_path(tmp_path, "thing", {"setting": Setting()})
+    found = load_arrays(path, kind=KIND, version=FORMAT_VERSION)
+    assert found.table["configuration"] == {"setting": {"episodes": 5}}
+    assert found.table["record"] == {"accuracy": 0.5}
+    assert sorted(each.suffix for each in tmp_path.iterdir()) == [".lock", ".safetensors"]
 
 
 def damage_cut(content: bytes) -> bytes:
@@ -81,27 +83,40 @@ def damage_empty(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [damage_cut, damage_flip, damage_text, damage_empty])
-def test_damage_is_noticed_and_repaired(tmp_path, damage):
+def test_damage_is_noticed_and_repaired(tmp_path, damage, caplog):
     work = Work()
     work.fetch(tmp_path)
     path = entry_path(tmp_path, "thing", {"setting": Setting()})
     path.write_bytes(damage(path.read_bytes()))
     found, _ = work.fetch(tmp_path)
     assert work.done == 2
-    assert any("damaged" in line for line in work.said)
+    (line,) = set(caplog.messages)
+    assert "damaged" in line
     np.testing.assert_array_equal(found["weight"], weights()["weight"])
     work.fetch(tmp_path)
     assert work.done == 2
 
 
-def test_other_shapes_are_not_taken(tmp_path):
+def test_other_shapes_are_not_taken(tmp_path, caplog):
     work = Work()
     work.fetch(tmp_path)
     template = {"weight": jnp.zeros((2, 4)), "bias": (jnp.zeros(3),)}
-    said: list[str] = []
-    cached(tmp_path, "thing", {"setting": Setting()}, template, work, said.append)
+    cached(tmp_path, "thing", {"setting": Setting()}, template, work)
     assert work.done == 2
-    assert said
+    assert "weight is float32[2, 3], expected float32[2, 4]" in caplog.messages[0]
+
+
+def test_without_locks_it_computes_all_the_same(tmp_path, monkeypatch, caplog):
+    def refuse(file, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    work = Work()
+    work.fetch(tmp_path)
+    work.fetch(tmp_path)
+    assert work.done == 1
+    (line,) = caplog.messages
+    assert "No locks available" in line
 
 
 def test_a_failed_computation_leaves_nothing(tmp_path):
@@ -131,7 +146,7 @@ def test_the_place_can_be_chosen(monkeypatch, tmp_path):
 
 
 PROCESS = """
-import sys, time
+import logging, sys, time
 from pathlib import Path
 import jax.numpy as jnp
 from ella.offline.cache import cached
@@ -147,11 +162,14 @@ def compute():
         time.sleep(0.02)
     return {"w": jnp.full(4, 7.0)}, {}
 
-def say(line):
-    if "waiting" in line:
-        (place / "other-waits").touch()
+class Waits(logging.Handler):
+    def emit(self, record):
+        if "waiting" in record.getMessage():
+            (place / "other-waits").touch()
 
-found, _ = cached(place / "cache", "thing", {}, {"w": jnp.zeros(4)}, compute, say)
+logging.getLogger("ella").addHandler(Waits())
+logging.getLogger("ella").setLevel(logging.INFO)
+found, _ = cached(place / "cache", "thing", {}, {"w": jnp.zeros(4)}, compute)
 assert (found["w"] == 7).all()
 """
 

@@ -53,7 +53,7 @@ def write_run():
         extra = ("decomposition_size", "relevance_accuracy") if "ella" in chosen.method else ()
         names = ("success_rate", "episodes", *extra)
         file = MetricsFile(folder, names, chosen.seed_numbers)
-        file.start(0)
+        file.start(0, 1)
         late = until * (1 + 0.1 * np.arange(chosen.seeds))
         for line in range(1, lines + 1):
             share = line / lines

@@ -83,8 +83,8 @@ def test_each_run_is_as_if_trained_alone(together, whole):
         # Rounding may differ, so compare before one differing action could grow into many.
         for name in ("seed", "frames", "loss", "bonus", "entropy"):
             np.testing.assert_allclose(shared[name][:rows], alone[name][:rows], rtol=1e-3)
-    circumstances = json.loads((together[0].directory / "run.json").read_text())
-    assert circumstances["trained_together_with"] == ["ruined"]
+    provenance = json.loads((together[0].directory / "run.json").read_text())
+    assert provenance["trained_together_with"] == ["ruined"]
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ def test_a_group_resumes_from_the_newest_checkpoint_that_all_have(trained, tmp_p
     group = [replace(run, directory=tmp_path / run.directory.name) for run in runs]
     for old, new in zip(runs, group, strict=True):
         shutil.copytree(old.directory, new.directory)
-    shutil.rmtree(group[0].directory / "checkpoints" / "000000012")
+    (group[0].directory / "checkpoints" / "000000012.safetensors").unlink()
     shutil.rmtree(group[0].directory / "policies")
     with caplog.at_level(logging.INFO, "ella"):
         resumed = train_runs(group, resume=True)

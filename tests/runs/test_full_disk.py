@@ -1,5 +1,6 @@
 """A disk that fills up: one line that says what to do, and what was there before stays."""
 
+import errno
 import resource
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from ella.durable_files import replace_durably
 from ella.errors import InputError
 from ella.offline.cache import cached
+from ella.runs.checkpoint import CheckpointStore
 from ella.runs.log_sinks import TensorBoardLog
 from ella.runs.metrics import MetricsFile, read_rows
 from ella.training.log_line import LogLine
@@ -32,7 +34,7 @@ def files_of_at_most(size: int):
 
 def test_rows_of_metrics_are_written_whole_or_not_at_all(tmp_path):
     metrics = MetricsFile(tmp_path, ["loss"], [0, 1])
-    metrics.start(0)
+    metrics.start(0, 1)
     metrics.append(LINE)
     text = metrics.path.read_text()
     with files_of_at_most(len(text) + 5), pytest.raises(OSError, match="too large"):
@@ -64,12 +66,25 @@ def test_a_cache_without_room_is_one_line_and_keeps_no_half_entry(tmp_path):
     weights = {"weight": np.zeros(1000)}
     with files_of_at_most(500), pytest.raises(InputError, match=r"make room there or .*ELLA_CACHE"):
         cached(tmp_path, "thing", {}, weights, lambda: (weights, {}))
-    assert not list(tmp_path.glob("*.safetensors*"))
+    assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(tmp_path):
+    store = CheckpointStore(tmp_path, "abc")
+    small, large = {"a": np.arange(3.0)}, {"a": np.zeros(100_000)}
+    store.save(small, 1)
+    for _ in range(3):
+        with files_of_at_most(100_000), pytest.raises(OSError, match="too large") as full:
+            store.save(large, 2)
+        assert full.value.errno == errno.EFBIG
+    assert list(tmp_path.iterdir()) == store.paths()
+    assert store.restore_newest(small).iteration == 1
+    store.save(large, 2)
+    assert store.restore_newest(large).iteration == 2
 
 
 SAVE_ON_A_FULL_DISK = """
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -79,20 +94,19 @@ from ella.runs.checkpoint import CheckpointStore
 store = CheckpointStore(Path(sys.argv[1]) / "checkpoints", "abc")
 few = {"a": np.arange(3.0)}
 store.save(few, 1)
-for attempt in range(5):
+for size in (1_000_000, 100_000_000):
     try:
-        store.save({f"array{i}": np.full(200, float(i)) for i in range(100)}, 2)
+        store.save({"a": np.ones(size)}, 2)
     except OSError as error:
         print(error.strerror)
-time.sleep(0.5)
 found = store.restore_newest(few)
-print(found.iteration, found.state["a"].tolist())
+left = [path.name for path in store.directory.iterdir()]
+print(found.iteration, found.state["a"].tolist(), *left)
 """
-SMALL_DISK = 'mount -t tmpfs -o size=16m,nr_inodes=28 tmpfs "$1" && exec "$2" -c "$3" "$1"'
-"""Room enough for the arrays, but not for the files that Orbax makes of them."""
+SMALL_DISK = 'mount -t tmpfs -o size=4m tmpfs "$1" && exec "$2" -c "$3" "$1"'
 
 
-def test_a_disk_that_fills_up_while_orbax_writes_prints_nothing_and_spoils_nothing(tmp_path):
+def test_a_disk_that_is_really_full_prints_nothing_and_spoils_nothing(tmp_path):
     unshare = ["unshare", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*unshare, "true"]).returncode:
         pytest.skip("needs a mount namespace of its own")
@@ -103,4 +117,7 @@ def test_a_disk_that_fills_up_while_orbax_writes_prints_nothing_and_spoils_nothi
         check=False,
     )
     assert done.stderr == ""
-    assert done.stdout.splitlines() == ["No space left on device"] * 5 + ["1 [0.0, 1.0, 2.0]"]
+    assert done.stdout.splitlines() == [
+        *["No space left on device"] * 2,
+        "1 [0.0, 1.0, 2.0] 000000001.safetensors",
+    ]

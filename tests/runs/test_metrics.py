@@ -18,7 +18,7 @@ def a_line(iteration: int) -> LogLine:
 @pytest.fixture
 def metrics(tmp_path):
     metrics = MetricsFile(tmp_path, ["value_loss", "success_rate"], [4, 5])
-    metrics.start(0)
+    metrics.start(0, 1)
     return metrics
 
 
@@ -37,9 +37,41 @@ def test_resuming_drops_later_rows_and_a_line_that_was_cut_off(metrics, tmp_path
     text = metrics.path.read_text()
     metrics.path.write_text(text[:-5])
     assert len(read_rows(tmp_path)) == 5
-    assert MetricsFile(tmp_path, ["value_loss", "success_rate"], [4, 5]).start(2) == 3.0
+    assert MetricsFile(tmp_path, ["value_loss", "success_rate"], [4, 5]).start(2, 1) == 3.0
     metrics.append(a_line(3))
     assert metrics.path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("rows", "lost"),
+    [
+        ([3, 6, 9, 10, 13], 0),  # ended at 10 and was made longer
+        ([3, 6], 3),
+        ([], 5),
+        ([6, 13], 3),
+        ([3, 9, 13], 2),
+    ],
+)
+def test_resuming_warns_of_missing_log_lines(metrics, tmp_path, rows, lost, caplog):
+    for iteration in rows:
+        metrics.append(a_line(iteration))
+    text = metrics.path.read_text()
+    metrics.start(13, 3)
+    assert metrics.path.read_text() == text
+    assert [f"missing up to iteration 13: {lost};" in line for line in caplog.messages] == [
+        True
+    ] * bool(lost)
+
+
+def test_a_log_line_without_the_row_of_a_seed_counts_as_missing(metrics, caplog):
+    for iteration in (1, 2):
+        metrics.append(a_line(iteration))
+    metrics.path.write_text(metrics.path.read_text()[:-5])
+    metrics.start(2, 1)
+    metrics.path.unlink()
+    metrics.start(2, 1)
+    assert ["iteration 2: 1;" in line for line in caplog.messages] == [True, False]
+    assert "iteration 2: 2;" in caplog.messages[1]
 
 
 def test_the_last_whole_line_tells_how_far_a_run_has_come(metrics, tmp_path):
@@ -65,7 +97,7 @@ def test_the_last_whole_line_tells_how_far_a_run_has_come(metrics, tmp_path):
 def test_other_columns_are_refused(metrics, tmp_path):
     metrics.append(a_line(1))
     with pytest.raises(InputError, match="other columns"):
-        MetricsFile(tmp_path, ["entropy"], [4, 5]).start(1)
+        MetricsFile(tmp_path, ["entropy"], [4, 5]).start(1, 1)
 
 
 def test_means_are_exact_and_not_finite_sums_are_named():
