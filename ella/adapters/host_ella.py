@@ -57,7 +57,9 @@ class HostElla:
         last_state: Whether what a success's last action completed counts among what it completed.
         relevance: The relevance classifier; its `update_every` is not used.
         update_every: Steps, of all environments together, between updates of the classifier.
-        max_instructions: The most high-level instructions there may be.
+        max_instructions: The most high-level instructions that are remembered, at least one for
+            each environment. Where there are more, the least recently used one is forgotten, with
+            what its successes showed; what the classifier learned from them stays.
         max_words: The most words an instruction may have.
         vocabulary: Two more than the most different words there may be.
         seed: Of the classifier.
@@ -177,10 +179,13 @@ class HostElla:
         idle = np.zeros(count, bool) if idle is None else np.asarray(idle, bool)
         first = np.asarray(first, bool) | idle
         success, done = np.asarray(success, bool) & ~idle, np.asarray(done, bool) & ~idle
-        known = len(self._sentences)
-        ids = np.array([self._sentences.id_of(text) for text in missions], np.int32)
-        if self._updates and len(self._sentences) > known:
-            self._state = _meet(self._relevance, self._state, ids, self._sentences.tokens[ids])
+        ids, new = self._sentences.use(missions)
+        if new:
+            padded = np.full(count, len(self._sentences.tokens), np.int32)
+            padded[: len(new)] = new
+            self._state = _forget(self._state, padded)
+            if self._updates:
+                self._state = _meet(self._relevance, self._state, ids, self._sentences.tokens[ids])
         shown = np.zeros_like(judged)
         if self._shaper.last_state and success.any():
             if last_observations is None:
@@ -234,6 +239,7 @@ class HostElla:
             "low_level": self.low_level,
             "words": self._sentences.words,
             "instructions": self._sentences.texts,
+            "order_of_use": self._sentences.order_of_use,
             "steps": self._steps,
             "updates": self._updates,
         }
@@ -258,6 +264,9 @@ class HostElla:
                 [str(text) for text in table[name]]
                 for name in ("low_level", "words", "instructions")
             )
+            order = [int(index) for index in table["order_of_use"]]
+            if sorted(order) != list(range(len(instructions))):
+                raise ValueError("order_of_use does not name every instruction once")
             steps, updates = int(table["steps"]), int(table["updates"])
         except InputError:
             raise
@@ -274,7 +283,7 @@ class HostElla:
             ) from error
         capacity, max_words = self._sentences.tokens.shape
         sentences = Sentences(capacity, max_words, self._relevance.vocabulary)
-        sentences.restore(words, instructions)
+        sentences.restore(words, instructions, order)
         self._sentences = sentences
         lasting = jax.tree.map(jnp.asarray, lasting)
         self._state = replace(
@@ -355,6 +364,12 @@ def _shape(
     )
     state, bonus, measurements = shaper.shape(state, trajectory)
     return state, bonus[0], measurements
+
+
+@eqx.filter_jit
+def _forget(state: EllaState, ids: Int32[np.ndarray, "B"]) -> EllaState:
+    """What was known of other sentences that had these ids before."""
+    return replace(state, dataset=relevance_dataset.forget(state.dataset, jnp.asarray(ids)))
 
 
 @eqx.filter_jit

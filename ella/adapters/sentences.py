@@ -1,4 +1,4 @@
-"""Sentences of any language as numbers: words to tokens, sentences to ids, in order of arrival."""
+"""Sentences of any language as numbers: words to tokens, sentences to ids."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,8 @@ from ella.shaping.free_text_relevance import PADDING
 
 
 class Sentences:
-    """A table of sentences of fixed capacity, so that programs compiled for it never change.
+    """A table of sentences of fixed capacity, so that programs compiled for it never change. Where
+    it is full, a new sentence takes the place of the least recently used one.
 
     Upper and lower case and punctuation make no difference.
     """
@@ -28,6 +29,7 @@ class Sentences:
         self._vocabulary = vocabulary
         self._words: dict[str, int] = {}
         self._ids: dict[tuple[str, ...], int] = {}
+        """In order of use, the least recent first."""
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -35,7 +37,12 @@ class Sentences:
     @property
     def texts(self) -> list[str]:
         """The sentences by id, as their words."""
-        return [" ".join(words) for words in self._ids]
+        return [" ".join(words) for words in sorted(self._ids, key=self._ids.__getitem__)]
+
+    @property
+    def order_of_use(self) -> list[int]:
+        """The ids, the least recently used first."""
+        return list(self._ids.values())
 
     @property
     def words(self) -> list[str]:
@@ -58,26 +65,39 @@ class Sentences:
         row[: len(words)] = [self._words.get(word, self.unknown) for word in words]
         return row
 
-    def id_of(self, text: str) -> int:
-        """The id of a sentence; a new one if it has not been met."""
-        words = _split(text)
-        known = self._ids.get(words)
-        if known is not None:
-            return known
-        if len(self._ids) == len(self.tokens):
+    def use(self, texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
+        """Ids int32[N] of sentences that are in use at the same time, and those ids among them that
+        belong to a new sentence."""
+        sentences = [_split(text) for text in texts]
+        different = list(dict.fromkeys(sentences))
+        if len(different) > len(self.tokens):
             raise InputError(
-                f"more than {len(self.tokens)} different instructions; raise max_instructions"
+                f"{len(different)} different instructions at a time, more than "
+                f"{len(self.tokens)}; raise max_instructions"
             )
-        row = self._encoded(words)
-        self.tokens[len(self._ids)] = row
-        self._ids[words] = len(self._ids)
-        return self._ids[words]
+        new = [words for words in different if words not in self._ids]
+        rows = [self._encoded(words) for words in new]
+        for words in different:
+            if words in self._ids:
+                self._ids[words] = self._ids.pop(words)
+        for words, row in zip(new, rows, strict=True):
+            place = len(self._ids)
+            if place == len(self.tokens):
+                place = self._ids.pop(next(iter(self._ids)))
+            self.tokens[place] = row
+            self._ids[words] = place
+        ids = [self._ids[words] for words in sentences]
+        return np.array(ids, np.int32), [self._ids[words] for words in new]
 
-    def restore(self, words: Sequence[str], texts: Sequence[str]) -> None:
+    def restore(
+        self, words: Sequence[str], texts: Sequence[str], order_of_use: Sequence[int]
+    ) -> None:
         """Fill an empty table with the words and sentences of another."""
         self._meet(words)
         for text in texts:
-            self.id_of(text)
+            self.use([text])
+        for index in order_of_use:
+            self.use([texts[index]])
 
     def _encoded(self, words: tuple[str, ...]) -> np.ndarray:
         row = self._blank(words)

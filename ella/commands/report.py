@@ -23,7 +23,7 @@ LONGEST_WAIT = 86_400.0
 class Arguments:
     """Compare runs: one HTML page that works offline, and figures as PNG and PDF."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")]
+    runs: Annotated[tuple[Path, ...], Positional("DIR...")]
     """Folders of runs, or folders with such folders inside."""
     out: Path = Path("report")
     """Folder for the page and the figures."""

@@ -14,7 +14,11 @@ SMALLEST_DISTANCE = 1e-6
 
 
 class RelevanceClassifier(eqx.Module):
-    """A Siamese network over two instructions."""
+    """A Siamese network over two instructions.
+
+    Linear maps start uniform within 1 / sqrt(fan in). Those of the released code start with normal
+    rows of norm 1 and no bias.
+    """
 
     encoder: InstructionEncoder
     high: eqx.nn.Linear

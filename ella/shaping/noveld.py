@@ -90,7 +90,7 @@ class NoveldShaper(AbstractRewardShaper):
         targets = state.target(encoded)
 
         def loss_of(predictor: DenseLayers) -> Float[Array, ""]:
-            return _novelty(predictor, targets, encoded).mean(1).sum()
+            return _novelty(predictor, targets, encoded).mean()
 
         loss, gradient = jax.value_and_grad(loss_of)(state.predictor)
         changes, optimiser = self._optimiser().update(gradient, state.optimiser)

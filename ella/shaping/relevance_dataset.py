@@ -119,6 +119,17 @@ def record(
     )
 
 
+def forget(dataset: RelevanceDataset, ids: Int32[Array, "n"]) -> RelevanceDataset:
+    """The table without the rows of some instructions, each given once; ids beyond the table are
+    passed over."""
+    rows = dataset.members.at[ids].get(mode="fill", fill_value=0)
+    return RelevanceDataset(
+        members=dataset.members.at[ids].set(jnp.zeros((), jnp.uint32), mode="drop"),
+        num_seen=dataset.num_seen - (rows != 0).any(-1).sum(dtype=jnp.int32),
+        num_members=dataset.num_members - _popcount(rows).sum(dtype=jnp.int32),
+    )
+
+
 def sample_seen(
     dataset: RelevanceDataset, capacity: int, *, key: PRNGKeyArray
 ) -> tuple[Int32[Array, "capacity"], Bool[Array, "capacity"]]:

@@ -23,7 +23,7 @@ def check_start(
         problems = multi_host.fetched(_problems(shaper, group.shaper, len(numbers)))
         for line, applies in problems.items():
             if applies.any():
-                bad = ", ".join(str(numbers[index]) for index in np.flatnonzero(applies))
+                bad = ", ".join(str(seed) for seed in np.asarray(numbers)[applies])
                 raise InputError(f"seed {bad}: {line}")
 
 

@@ -269,6 +269,37 @@ def test_nothing_is_lost_between_measurements():
     assert said == [[pytest.approx(0.1)], [pytest.approx(0.1)] * 2]
 
 
+def test_more_instructions_than_there_is_room_for_push_out_the_least_recent():
+    low_level = ["wave", "wait"]
+    host = HostElla(
+        low_level,
+        lambda observations: np.asarray(observations, bool),
+        settings=replace(TO_THE_LAST, last_state=False),
+        relevance=SMALL,
+        update_every=6,
+        max_instructions=2,
+        max_words=4,
+        vocabulary=32,
+    )
+    host.start(1)
+    yes = np.array([True])
+    for mission, seen in (
+        ("greet ann", [[1, 0]]), ("greet bob", [[1, 1]]), ("greet ann", [[1, 1]]),
+        ("meet cleo", [[0, 1]]), ("greet bob", [[0, 1]]), ("greet bob", [[1, 1]]),
+        ("meet dan", [[1, 1]]), ("meet eve", [[0, 0]]),
+    ):  # fmt: skip
+        host.shape(seen, [mission], yes, yes, yes)
+    # Bob's first success was forgotten when Cleo came; both are what is remembered.
+    assert host.updates == 1
+    assert host.solved() == {"meet dan": {"wave", "wait"}}
+    seen_now = host._state.dataset
+    assert (int(seen_now.num_seen), int(seen_now.num_members)) == (1, 2)
+    host.start(3)
+    several = np.repeat(yes, 3)
+    with pytest.raises(InputError, match="max_instructions"):
+        host.shape([[0, 0]] * 3, ["a", "b", "c"], several, ~several, ~several)
+
+
 def test_files_that_cannot_be_taken_are_one_line(tmp_path):
     saved = tmp_path / "ella.safetensors"
     env = ShapedEnv(Errands(), errands_ella())

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ella.adapters.sentences import Sentences
 from ella.errors import InputError
@@ -9,7 +11,8 @@ from ella.errors import InputError
 
 def test_a_sentence_keeps_its_id_and_its_words_their_tokens():
     sentences = Sentences(capacity=3, max_words=4, vocabulary=10)
-    assert [sentences.id_of(text) for text in ("go home", "Home, go!", "GO home.")] == [0, 1, 0]
+    ids, new = sentences.use(["go home", "Home, go!", "GO home."])
+    assert (ids.tolist(), new) == ([0, 1, 0], [0, 1])
     np.testing.assert_array_equal(sentences.tokens, [[1, 2, 0, 0], [2, 1, 0, 0], [0, 0, 0, 0]])
     assert (len(sentences), sentences.texts, sentences.words) == (
         2, ["go home", "home go"], ["go", "home"],
@@ -23,25 +26,43 @@ def test_a_sentence_keeps_its_id_and_its_words_their_tokens():
 def test_a_restored_table_goes_on_where_it_was():
     one, other = (Sentences(4, 3, 10) for _ in range(2))
     one.encoded(["low level"])
-    one.id_of("high level")
-    other.restore(one.words, one.texts)
-    for text in ("a level", "high level"):
-        assert one.id_of(text) == other.id_of(text)
+    for text in ("high level", "my level", "high level", "your level", "their level"):
+        one.use([text])
+    other.restore(one.words, one.texts, one.order_of_use)
+    for text in ("a level", "high level", "our level"):
+        for found, expected in zip(other.use([text]), one.use([text]), strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert one.texts == other.texts
     np.testing.assert_array_equal(one.tokens, other.tokens)
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=3), max_size=30))
+def test_the_least_recently_used_sentence_makes_room(batches):
+    sentences, recent = Sentences(capacity=3, max_words=1, vocabulary=10), []
+    for batch in batches:
+        ids, new = sentences.use(batch)
+        # The three letters used last; those of a batch that are known count as used first.
+        first_met = [letter for letter in dict.fromkeys(batch) if letter not in recent]
+        recent = [letter for letter in recent if letter not in batch]
+        recent += [letter for letter in dict.fromkeys(batch) if letter not in first_met]
+        recent = (recent + first_met)[-3:]
+        assert sorted(sentences.texts) == sorted(recent)
+        assert [sentences.texts[index] for index in ids] == batch
+        assert [sentences.texts[index] for index in new] == first_met
 
 
 def test_what_does_not_fit_says_what_to_raise():
     sentences = Sentences(capacity=2, max_words=2, vocabulary=5)
-    sentences.id_of("one two")
+    sentences.use(["one two"])
     for text, hint in (
         ("one two three", "max_words"), ("??", "one word"), ("three four", "vocabulary"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=hint):
-            sentences.id_of(text)
+            sentences.use([text])
     assert sentences.words == ["one", "two"]
-    assert sentences.id_of("three") == 1
-    with pytest.raises(InputError, match="max_instructions"):
-        sentences.id_of("two")
+    assert sentences.use(["three"])[0] == [1]
+    with pytest.raises(InputError, match=r"3 different .* raise max_instructions"):
+        sentences.use(["one", "two", "three"])
     assert sentences.texts == ["one two", "three"]
     for sizes in ((0, 1, 3), (1, 0, 3), (1, 1, 2)):
         with pytest.raises(InputError):

@@ -12,8 +12,8 @@ from random_rollouts import HORIZON, B, T, assert_steps_equal_rollout, random_ro
 from ella.errors import InputError
 from ella.methods.noveld import NovelD
 from ella.methods.rnd import RND
-from ella.shaping.noveld import NoveldShaper
-from ella.shaping.rnd import RndShaper
+from ella.shaping.noveld import NoveldShaper, _novelty
+from ella.shaping.rnd import RndShaper, _errors
 from ella.shaping.running_moments import merged, no_moments
 from ella.shaping.visits import count_visits, no_visits
 
@@ -91,7 +91,7 @@ def test_rnd_inputs_are_standardised_and_clipped():
 def test_noveld_pays_first_visits_for_what_is_newer_than_before():
     rollout = random_rollouts()[0]
     state = SMALL_NOVELD.init(B, key=jax.random.key(0))
-    _, bonus, _ = one_iteration(SMALL_NOVELD, state, rollout, jax.random.key(0))
+    _, bonus, measured = one_iteration(SMALL_NOVELD, state, rollout, jax.random.key(0))
 
     @jax.jit
     def novelty(image):
@@ -103,6 +103,23 @@ def test_noveld_pays_first_visits_for_what_is_newer_than_before():
     expected = 0.5 * np.maximum(gained, 0) * (np.asarray(counted) == 1)
     np.testing.assert_allclose(bonus, expected, rtol=1e-3, atol=1e-5)
     assert 0.1 < (np.asarray(bonus) > 0).mean() < 0.9
+    loss = np.asarray(novelty(rollout.next_image)).mean()
+    assert average(measured["noveld_loss"]) == pytest.approx(loss, rel=1e-4)
+
+
+def test_small_distances_of_large_features_are_exact():
+    rng = np.random.default_rng(0)
+    targets = rng.normal(0, 100, (64, 128)).astype(np.float32)
+    features = targets + rng.normal(0, 1e-3, targets.shape).astype(np.float32)
+    exact = np.square(features.astype(np.float64) - targets)
+
+    def predictor(found):
+        return found
+
+    np.testing.assert_allclose(
+        _novelty(predictor, targets, features), np.sqrt(exact.sum(-1)), rtol=1e-5
+    )
+    np.testing.assert_allclose(_errors(predictor, targets, features), exact.mean(-1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("shaper", [SMALL_RND, SMALL_NOVELD])
