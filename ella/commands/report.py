@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from ella.commands.options import Positional
 from ella.durable_files import write_durably
 from ella.errors import InputError
 from ella.report.figures import write_figures

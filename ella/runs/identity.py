@@ -4,10 +4,12 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from ella.errors import InputError
+from ella.methods.method import Method
+from ella.methods.registry import summed
 from ella.runs.config_file import CONFIG_FILE, read_run
 from ella.runs.planned_run import PlannedRun
 from ella.settings_table import flat, to_json
-from ella.training.settings import TrainingSettings, from_table, to_table
+from ella.training.settings import TrainingSettings, to_table
 from ella.world.tasks import TaskSpec
 
 NOT_IDENTITY = ("frames", "devices", "log")
@@ -29,7 +31,7 @@ def identity(spec: TaskSpec, settings: TrainingSettings) -> dict[str, Any]:
 def what_differs(spec: TaskSpec, settings: TrainingSettings) -> dict[str, Any]:
     """The part of the identity that differs from the defaults, names joined by dots: an option
     added later, and left at its default, does not change it."""
-    default, found = defaults(settings.method.name), flat(identity(spec, settings))
+    default, found = defaults(settings.method), flat(identity(spec, settings))
     return {
         name: value
         for name, value in found.items()
@@ -37,9 +39,9 @@ def what_differs(spec: TaskSpec, settings: TrainingSettings) -> dict[str, Any]:
     }
 
 
-def defaults(method: str) -> dict[str, Any]:
+def defaults(method: Method) -> dict[str, Any]:
     """Default settings of a method and a task's default fields, names joined by dots."""
-    settings = from_table({"method": method}, where="defaults")
+    settings = TrainingSettings(method=summed(tuple(type(part)() for part in method.parts)))
     task = {one.name: one.default for one in fields(TaskSpec) if one.default is not MISSING}
     return flat({**to_table(settings), "task": to_json(task)})
 

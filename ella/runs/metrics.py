@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from ella.durable_files import write_durably
 from ella.errors import InputError
 from ella.training.log_line import LogLine

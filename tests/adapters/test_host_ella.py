@@ -274,7 +274,8 @@ def test_more_instructions_than_there_is_room_for_push_out_the_least_recent():
     host = HostElla(
         low_level,
         lambda observations: np.asarray(observations, bool),
-        settings=replace(TO_THE_LAST, last_state=False),
+        **PAYING,
+        last_state=False,
         relevance=SMALL,
         update_every=6,
         max_instructions=2,
