@@ -9,8 +9,8 @@ from rich.console import Console
 
 from ella.commands.show import write_episode
 from ella.episodes.episode import record
-from ella.episodes.film import FRAMES_PER_SECOND
 from ella.episodes.trained import trained_policy
+from ella.episodes.video import FRAMES_PER_SECOND
 from ella.errors import InputError
 from ella.report.learning_curve import write_learning_curve
 from ella.runs.log_sinks import display

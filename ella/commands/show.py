@@ -10,7 +10,7 @@ import jax
 import tyro
 
 from ella.episodes.episode import Marker, Policy, expert_policy, random_policy, record, seed_key
-from ella.episodes.film import FRAMES_PER_SECOND, Shot, find_encoder, write_film, write_strip
+from ella.episodes.video import FRAMES_PER_SECOND, Shot, find_encoder, write_film, write_strip
 from ella.errors import InputError
 from ella.world import Environment, compiled, make
 

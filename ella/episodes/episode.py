@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ella.episodes.film import Mark, Shot, episode_shots
+from ella.episodes.video import Mark, Shot, episode_shots
 from ella.errors import InputError
 from ella.world import Environment, Timestep, compiled, describe
 

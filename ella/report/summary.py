@@ -14,7 +14,7 @@ from ella.errors import InputError
 from ella.intervals import Estimate
 from ella.methods.registry import paper_bonus
 from ella.report import statistics
-from ella.report.exhibits import Exhibits, collect
+from ella.report.artefacts import Exhibits, collect
 from ella.report.palette import ordered
 from ella.report.runs import BONUS, Run, Series, read_runs
 from ella.report.statistics import Ratio, Scores

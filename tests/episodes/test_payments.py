@@ -4,8 +4,8 @@ import jax
 import pytest
 
 from ella.episodes.episode import expert_policy, record
-from ella.episodes.film import Shot
 from ella.episodes.payments import payment_marker
+from ella.episodes.video import Shot
 from ella.shaping.ella import ella_shaper
 from ella.shaping.oracle import low_level_of
 from ella.shaping.relevance import OracleRelevance, OracleSettings

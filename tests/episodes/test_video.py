@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
-from ella.episodes.film import (
+from ella.episodes.video import (
     LAST_FRAME_SECONDS,
     MARK_COLOURS,
     Mark,
