@@ -5,15 +5,15 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
+from string import Template
 from typing import Any
 
 import numpy as np
 
 from ella.intervals import Estimate
-from ella.report.exhibits import Exhibits, Explanation
+from ella.report.artefacts import Exhibits, Explanation
 from ella.report.figures import ELLA_PANELS, band
-from ella.report.page_script import SCRIPT
-from ella.report.page_style import STYLE
 from ella.report.palette import Colour, colours
 from ella.report.runs import Run
 from ella.report.statistics import THRESHOLDS, Ratio
@@ -51,26 +51,20 @@ def render(
         _runs(summary.runs),
     ]
     data = {"labels": summary.labels, "axes": AXES, "charts": charts, "refresh": refresh}
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-        f"script-src 'sha256-{digest}'"
+    script = asset("page.js")
+    return Template(asset("page.html")).substitute(
+        title=escape(title),
+        style=asset("page.css") + _colour_rules(summary.labels),
+        body="\n".join(body),
+        data=_json(data),
+        script=script,
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(title)}</title>",
-            '<link rel="icon" href="data:,">',
-            f"<style>{STYLE}{_colour_rules(summary.labels)}</style></head><body>",
-            *body,
-            f'<script type="application/json" id="data">{_json(data)}</script>',
-            f"<script>{SCRIPT}</script>",
-            "</body></html>\n",
-        ]
-    )
+
+
+def asset(name: str) -> str:
+    """A file of the page that is written by hand."""
+    return files("ella.report").joinpath("assets", name).read_text(encoding="ascii")
 
 
 def _json(data: Any) -> str:

@@ -14,8 +14,7 @@ from PIL import Image
 
 from ella.cli import main
 from ella.report.figures import write_figures
-from ella.report.page import render
-from ella.report.page_script import SCRIPT
+from ella.report.page import asset, render
 from ella.report.summary import summarise
 
 EVIL = '</script><img src="x" onerror="document.title=1"><b id="evil">$x_$'
@@ -261,7 +260,7 @@ def test_command_writes_page_and_figures(write_run, tmp_path, capsys):
         assert common < 0.99, name
     # The file is ASCII in every locale, and the policy knows the program by its bytes.
     assert "goto-room: success rate" in (out / "index.html").read_text(encoding="ascii")
-    assert SCRIPT.isascii()
+    assert asset("page.js").isascii()
 
 
 @pytest.mark.parametrize(
