@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ella.cli import main
-from ella.commands import exhibits
+from ella.episodes import run_artefacts
 from ella.methods.registry import build_shaper
 from ella.runs.directory import read_run
 from ella.runs.metrics import read_rows
@@ -137,9 +137,9 @@ def test_exhibits_are_made_once_and_again_for_newer_policies(trained):
             later = time.time() + 60
             for policy in (trained / "policies").iterdir():
                 os.utime(policy, (later, later))
-        exhibits.add(trained, say=said.append)
+        run_artefacts.add(trained, say=said.append)
         assert said == [f"filming {trained.name}"] * filmed
-    folder = trained / exhibits.FOLDER
+    folder = trained / run_artefacts.FOLDER
     assert [path.suffix for path in sorted(folder.glob("unlock-maze-trained-0-0*"))] == [
         ".gif",
         ".png",

@@ -7,10 +7,9 @@ from pathlib import Path
 import jax
 from rich.console import Console
 
-from ella.commands.show import write_episode
 from ella.episodes.episode import record
 from ella.episodes.trained import trained_policy
-from ella.episodes.video import FRAMES_PER_SECOND
+from ella.episodes.video import FRAMES_PER_SECOND, write_episode
 from ella.errors import InputError
 from ella.report.learning_curve import write_learning_curve
 from ella.runs.log_sinks import display

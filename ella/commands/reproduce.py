@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from ella.commands import exhibits, report
+from ella.commands import report
 from ella.commands.tables import plain_table, print_whole
 from ella.commands.train import EXIT_DIVERGED, EXIT_INTERRUPTED
+from ella.episodes import run_artefacts
 from ella.errors import InputError
 from ella.reproduction import figures as reproduction
 from ella.reproduction import local_launcher as launch
@@ -105,7 +106,7 @@ def run(arguments: Arguments) -> int:
         console.print("interrupted; the same command goes on", markup=False)
         return EXIT_INTERRUPTED
     for planned in runs if arguments.exhibits else ():
-        exhibits.add(planned.directory, say=partial(console.print, markup=False))
+        run_artefacts.add(planned.directory, say=partial(console.print, markup=False))
     _draw(arguments, folder)
     diverged = [result for result in results if result.outcome == Outcome.DIVERGED]
     for result in diverged:

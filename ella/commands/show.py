@@ -1,18 +1,17 @@
 """`ella show TASK` or `ella show RUN`: film an episode."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import jax
 import tyro
 
-from ella.episodes.episode import Marker, Policy, expert_policy, random_policy, record, seed_key
-from ella.episodes.video import FRAMES_PER_SECOND, Shot, find_encoder, write_film, write_strip
+from ella.episodes.episode import expert_policy, random_policy, record, seed_key
+from ella.episodes.recording import Recording, record_run
+from ella.episodes.video import FRAMES_PER_SECOND, find_encoder, write_episode
 from ella.errors import InputError
-from ella.world import Environment, compiled, make
+from ella.world import compiled, make
 
 MAX_FRAMES_PER_SECOND = 50
 """Faster GIFs are played slowly by most viewers."""
@@ -44,15 +43,6 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Write the files and say which."""
-    shots, paths = film(arguments)
-    for path in paths:
-        sys.stdout.write(f"wrote {path}\n")
-    ending = shots[-1].marks[-1].text
-    sys.stdout.write(f"{shots[-1].description['mission']}: {ending} after {len(shots) - 1} steps\n")
-
-
-def film(arguments: Arguments) -> tuple[Sequence[Shot], list[Path]]:
-    """Film an episode: its shots and the files written."""
     if not 0 < arguments.frames_per_second <= MAX_FRAMES_PER_SECOND:
         raise InputError(
             f"frames-per-second must lie above 0 and not above {MAX_FRAMES_PER_SECOND}, "
@@ -60,51 +50,26 @@ def film(arguments: Arguments) -> tuple[Sequence[Shot], list[Path]]:
         )
     if arguments.format == "mp4":
         find_encoder()
-    world, policy, actor = _actor(arguments)
-    timestep = compiled.reset(world, seed_key(arguments.seed))
-    shots = record(world, policy, timestep, _marker(arguments))
-    stem = arguments.out / f"{world.spec.name}-{actor}-{arguments.seed}"
-    return shots, write_episode(shots, stem, arguments.format, arguments.frames_per_second)
+    recording = _record(arguments)
+    shots, stem = recording.shots, arguments.out / recording.name
+    for path in write_episode(shots, stem, arguments.format, arguments.frames_per_second):
+        sys.stdout.write(f"wrote {path}\n")
+    ending = shots[-1].marks[-1].text
+    sys.stdout.write(f"{shots[-1].description['mission']}: {ending} after {len(shots) - 1} steps\n")
 
 
-def _actor(arguments: Arguments) -> tuple[Environment, Policy, str]:
-    """The world, who acts in it, and what files call them."""
+def _record(arguments: Arguments) -> Recording:
+    seed = arguments.seed
     if Path(arguments.task).is_dir():
-        from ella.episodes.trained import trained_policy
-        from ella.runs.policies import load_policy
-
-        trained = load_policy(Path(arguments.task), arguments.seed_index)
-        key = jax.random.key(arguments.seed) if arguments.actions == "sampled" else None
-        return make(trained.spec), trained_policy(trained, key), f"trained-{trained.seed}"
+        return record_run(
+            Path(arguments.task),
+            seed=seed,
+            seed_index=arguments.seed_index,
+            actions=arguments.actions,
+        )
     if len(Path(arguments.task).parts) > 1:
         raise InputError(f"{arguments.task} is not the directory of a run, nor a task's name")
     world = make(arguments.task)
-    if arguments.policy == "expert":
-        return world, expert_policy(world), "expert"
-    return world, random_policy(arguments.seed), "random"
-
-
-def _marker(arguments: Arguments) -> Marker | None:
-    """For runs trained with ELLA: marks where low-level instructions were completed and paid."""
-    run_directory = Path(arguments.task)
-    if not run_directory.is_dir():
-        return None
-    from ella.episodes.payments import payment_marker
-    from ella.runs.restore import has_ella, restore_run
-
-    if not has_ella(run_directory):
-        return None
-    restored = restore_run(run_directory)
-    return payment_marker(restored.spec, *restored.ella(arguments.seed_index))
-
-
-def write_episode(
-    shots: Sequence[Shot], stem: Path, format_: str, frames_per_second: float
-) -> list[Path]:
-    """Write the film and the strip of an episode to `stem` plus their endings."""
-    film = stem.with_name(f"{stem.name}.{format_}")
-    strip = stem.with_name(f"{stem.name}.png")
-    return [
-        write_film(shots, film, frames_per_second=frames_per_second),
-        write_strip(shots, strip),
-    ]
+    policy = expert_policy(world) if arguments.policy == "expert" else random_policy(seed)
+    shots = record(world, policy, compiled.reset(world, seed_key(seed)))
+    return Recording(f"{world.spec.name}-{arguments.policy}-{seed}", shots)

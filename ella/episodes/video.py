@@ -212,6 +212,18 @@ def write_strip(shots: Sequence[Shot], path: Path, *, pictures: int = STRIP_PICT
     return path
 
 
+def write_episode(
+    shots: Sequence[Shot], stem: Path, format_: str, frames_per_second: float
+) -> list[Path]:
+    """Write the film and the strip of an episode to `stem` plus their endings."""
+    film = stem.with_name(f"{stem.name}.{format_}")
+    strip = stem.with_name(f"{stem.name}.png")
+    return [
+        write_film(shots, film, frames_per_second=frames_per_second),
+        write_strip(shots, strip),
+    ]
+
+
 def wrap(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: float) -> list[str]:
     """Break a text into lines of at most `width` pixels; a longer word has its own line."""
     lines: list[str] = []

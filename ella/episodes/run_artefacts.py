@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ella.commands import explain, show
 from ella.durable_files import write_durably
-from ella.episodes.explanation import explain as explanation_of
+from ella.episodes.explanation import explain
+from ella.episodes.heatmap import draw_heatmap
+from ella.episodes.recording import record_run
+from ella.episodes.video import FRAMES_PER_SECOND, write_episode
 from ella.errors import InputError
 from ella.runs.directory import POLICIES
 from ella.runs.restore import has_ella, restore_run
@@ -26,12 +28,13 @@ def add(run: Path, *, say: Callable[[str], None]) -> None:
         return
     say(f"filming {run.name}")
     try:
-        shots, _ = show.film(show.Arguments(task=str(run), out=folder))
+        recording = record_run(run)
+        write_episode(recording.shots, folder / recording.name, "gif", FRAMES_PER_SECOND)
         if has_ella(run):
             restored = restore_run(run)
-            explain.draw_heatmap(restored, 0, folder / "relevance.png")
-            mission = shots[0].description["mission"]
-            found = explanation_of(restored.spec, *restored.ella(0), mission)
+            draw_heatmap(restored, 0, folder / "relevance.png")
+            mission = recording.shots[0].description["mission"]
+            found = explain(restored.spec, *restored.ella(0), mission)
             write_durably(folder / "relevance.json", json.dumps(asdict(found), indent=2) + "\n")
         (folder / DONE).touch()
     except (InputError, OSError) as error:

@@ -1,0 +1,48 @@
+"""Records episodes of trained runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import jax
+
+from ella.episodes.episode import Marker, record, seed_key
+from ella.episodes.payments import payment_marker
+from ella.episodes.trained import trained_policy
+from ella.episodes.video import Shot
+from ella.runs.policies import load_policy
+from ella.runs.restore import has_ella, restore_run
+from ella.world import compiled, make
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One episode, and what files call it."""
+
+    name: str
+    shots: Sequence[Shot]
+
+
+def record_run(
+    run: Path,
+    *,
+    seed: int = 0,
+    seed_index: int = 0,
+    actions: Literal["sampled", "greedy"] = "sampled",
+) -> Recording:
+    """An episode of one of a run's agents on the level of `seed`. If the run was trained with ELLA,
+    what was completed and paid for is marked."""
+    trained = load_policy(run, seed_index)
+    world = make(trained.spec)
+    timestep = compiled.reset(world, seed_key(seed))
+    policy = trained_policy(trained, jax.random.key(seed) if actions == "sampled" else None)
+    shots = record(world, policy, timestep, _marker(run, seed_index))
+    return Recording(f"{world.spec.name}-trained-{trained.seed}-{seed}", shots)
+
+
+def _marker(run: Path, seed_index: int) -> Marker | None:
+    if not has_ella(run):
+        return None
+    restored = restore_run(run)
+    return payment_marker(restored.spec, *restored.ella(seed_index))
