@@ -130,15 +130,15 @@ def test_a_run_explains_itself(trained, tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_exhibits_are_made_once_and_again_for_newer_policies(trained):
-    said: list[str] = []
-    for filmed in (1, 1, 2):
-        if filmed == 2:
+def test_artefacts_are_made_once_and_again_for_newer_policies(trained, caplog):
+    caplog.set_level("INFO", logger="ella")
+    for recorded in (1, 1, 2):
+        if recorded == 2:
             later = time.time() + 60
             for policy in (trained / "policies").iterdir():
                 os.utime(policy, (later, later))
-        run_artefacts.add(trained, say=said.append)
-        assert said == [f"filming {trained.name}"] * filmed
+        run_artefacts.add(trained)
+        assert caplog.messages == [f"recording {trained.name}"] * recorded
     folder = trained / run_artefacts.FOLDER
     assert [path.suffix for path in sorted(folder.glob("unlock-maze-trained-0-0*"))] == [
         ".gif",

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -63,8 +62,8 @@ class Arguments:
     together: int = launch.MOST_SEEDS
     """The most seeds of several runs trained as one program. Runs of the same task share one; a
     run's own seeds always do."""
-    exhibits: bool = True
-    """Give every run a film of an episode and, with ELLA, a picture of what it holds relevant."""
+    artefacts: bool = True
+    """Give every run a video of an episode and, with ELLA, a heat map of relevance."""
     launcher: Literal["local", "ray"] = "local"
     """Train here, one program after another, or as tasks of a Ray cluster."""
     ray_address: str | None = None
@@ -105,8 +104,8 @@ def run(arguments: Arguments) -> int:
     if any(result.outcome == Outcome.INTERRUPTED for result in results):
         console.print("interrupted; the same command goes on", markup=False)
         return EXIT_INTERRUPTED
-    for planned in runs if arguments.exhibits else ():
-        run_artefacts.add(planned.directory, say=partial(console.print, markup=False))
+    for planned in runs if arguments.artefacts else ():
+        run_artefacts.add(planned.directory)
     _draw(arguments, folder)
     diverged = [result for result in results if result.outcome == Outcome.DIVERGED]
     for result in diverged:

@@ -1,4 +1,4 @@
-"""`ella show TASK` or `ella show RUN`: film an episode."""
+"""`ella show TASK` or `ella show RUN`: record a video of an episode."""
 
 import sys
 from dataclasses import dataclass
@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ella.episodes.episode import expert_policy, random_policy, record, seed_key
-from ella.episodes.recording import Recording, record_run
+from ella.episodes.episode import Recording, expert_actor, random_actor, record, seed_key
 from ella.episodes.video import FRAMES_PER_SECOND, find_encoder, write_episode
 from ella.errors import InputError
 from ella.world import compiled, make
@@ -19,13 +18,13 @@ MAX_FRAMES_PER_SECOND = 50
 
 @dataclass(frozen=True)
 class Arguments:
-    """Film one episode: a GIF or MP4, and a PNG strip of its main moments."""
+    """Record one episode: a video (GIF or MP4), and a contact sheet (PNG) of its main moments."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK|RUN")]
     """Name of the task (`ella tasks` lists them), or the directory of a run whose trained agent
     acts."""
     policy: Literal["expert", "random"] = "expert"
-    """Who acts in a task: a planner that knows the whole level, or chance."""
+    """Who acts in a task: a planner that knows the whole level, or uniformly random actions."""
     seed_index: int = 0
     """Which of a run's seeds acts, counted from 0."""
     actions: Literal["sampled", "greedy"] = "sampled"
@@ -33,12 +32,12 @@ class Arguments:
     which it gets stuck more often."""
     seed: int = 0
     """Seed of the level and of actions by chance."""
-    out: Path = Path("films")
+    out: Path = Path("videos")
     """Folder for the files."""
     format: Literal["gif", "mp4"] = "gif"
-    """Kind of film; MP4 needs the program ffmpeg."""
+    """Format of the video; MP4 needs the program ffmpeg."""
     frames_per_second: float = FRAMES_PER_SECOND
-    """Speed of the film."""
+    """Speed of the video."""
 
 
 def run(arguments: Arguments) -> None:
@@ -51,16 +50,21 @@ def run(arguments: Arguments) -> None:
     if arguments.format == "mp4":
         find_encoder()
     recording = _record(arguments)
-    shots, stem = recording.shots, arguments.out / recording.name
-    for path in write_episode(shots, stem, arguments.format, arguments.frames_per_second):
+    frames, stem = recording.frames, arguments.out / recording.name
+    for path in write_episode(frames, stem, arguments.format, arguments.frames_per_second):
         sys.stdout.write(f"wrote {path}\n")
-    ending = shots[-1].marks[-1].text
-    sys.stdout.write(f"{shots[-1].description['mission']}: {ending} after {len(shots) - 1} steps\n")
+    ending = frames[-1].marks[-1].text
+    sys.stdout.write(
+        f"{frames[-1].description['mission']}: {ending} after {len(frames) - 1} steps\n"
+    )
 
 
 def _record(arguments: Arguments) -> Recording:
     seed = arguments.seed
     if Path(arguments.task).is_dir():
+        # Imported here, since tasks need none of what trained runs do.
+        from ella.episodes.recording import record_run
+
         return record_run(
             Path(arguments.task),
             seed=seed,
@@ -70,6 +74,6 @@ def _record(arguments: Arguments) -> Recording:
     if len(Path(arguments.task).parts) > 1:
         raise InputError(f"{arguments.task} is not the directory of a run, nor a task's name")
     world = make(arguments.task)
-    policy = expert_policy(world) if arguments.policy == "expert" else random_policy(seed)
-    shots = record(world, policy, compiled.reset(world, seed_key(seed)))
-    return Recording(f"{world.spec.name}-{arguments.policy}-{seed}", shots)
+    actor = expert_actor(world) if arguments.policy == "expert" else random_actor(seed)
+    frames = record(world, actor, compiled.reset(world, seed_key(seed)))
+    return Recording(f"{world.spec.name}-{arguments.policy}-{seed}", frames)

@@ -1,4 +1,4 @@
-"""Marks for films: when low-level instructions were completed, and when ELLA paid for them."""
+"""Marks in videos: when low-level instructions were completed, and when ELLA paid for them."""
 
 from collections.abc import Sequence
 from dataclasses import replace

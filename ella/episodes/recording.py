@@ -1,27 +1,16 @@
 """Records episodes of trained runs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import jax
 
-from ella.episodes.episode import Marker, record, seed_key
+from ella.episodes.episode import Marker, Recording, record, seed_key
 from ella.episodes.payments import payment_marker
-from ella.episodes.trained import trained_policy
-from ella.episodes.video import Shot
+from ella.episodes.trained import trained_actor
 from ella.runs.policies import load_policy
 from ella.runs.restore import has_ella, restore_run
 from ella.world import compiled, make
-
-
-@dataclass(frozen=True)
-class Recording:
-    """One episode, and what files call it."""
-
-    name: str
-    shots: Sequence[Shot]
 
 
 def record_run(
@@ -36,9 +25,9 @@ def record_run(
     trained = load_policy(run, seed_index)
     world = make(trained.spec)
     timestep = compiled.reset(world, seed_key(seed))
-    policy = trained_policy(trained, jax.random.key(seed) if actions == "sampled" else None)
-    shots = record(world, policy, timestep, _marker(run, seed_index))
-    return Recording(f"{world.spec.name}-trained-{trained.seed}-{seed}", shots)
+    actor = trained_actor(trained, jax.random.key(seed) if actions == "sampled" else None)
+    frames = record(world, actor, timestep, _marker(run, seed_index))
+    return Recording(f"{world.spec.name}-trained-{trained.seed}-{seed}", frames)
 
 
 def _marker(run: Path, seed_index: int) -> Marker | None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ella.intervals import Estimate
-from ella.report.artefacts import Exhibits, Explanation
+from ella.report.artefacts import Artefacts, StoredExplanation
 from ella.report.figures import ELLA_PANELS, band
 from ella.report.palette import Colour, colours
 from ella.report.runs import Run
@@ -47,7 +47,7 @@ def render(
         _numbers(summary),
         _across(summary, charts),
         _ella(summary, charts),
-        _exhibits(summary.exhibits),
+        _artefacts(summary.artefacts),
         _runs(summary.runs),
     ]
     data = {"labels": summary.labels, "axes": AXES, "charts": charts, "refresh": refresh}
@@ -328,22 +328,22 @@ def _ella(summary: Summary, charts: list[dict[str, Any]]) -> str:
     return _section("ELLA's decompositions", about, charts_box) if boxes else ""
 
 
-def _exhibits(exhibits: Sequence[Exhibits]) -> str:
+def _artefacts(artefacts: Sequence[Artefacts]) -> str:
     content = ""
-    for exhibit in exhibits:
+    for of_run in artefacts:
         figures = "".join(
-            f'<figure><img src="{picture.address}" alt="{escape(picture.name)}">'
-            f"<figcaption>{escape(picture.name)}</figcaption></figure>"
-            for picture in exhibit.pictures
+            f'<figure><img src="{image.address}" alt="{escape(image.name)}">'
+            f"<figcaption>{escape(image.name)}</figcaption></figure>"
+            for image in of_run.images
         )
-        content += f"<h3>{escape(_name(exhibit.run))}</h3>"
+        content += f"<h3>{escape(_name(of_run.run))}</h3>"
         content += f'<div class="charts">{figures}</div>' if figures else ""
-        content += "".join(map(_explanation, exhibit.explanations))
-    about = "Films, pictures and explanations found in the folders of the runs."
-    return _section("Films and decompositions", about, content) if content else ""
+        content += "".join(map(_explanation, of_run.explanations))
+    about = "Videos, images and explanations found in the directories of the runs."
+    return _section("Videos and explanations", about, content) if content else ""
 
 
-def _explanation(explanation: Explanation) -> str:
+def _explanation(explanation: StoredExplanation) -> str:
     chosen = [
         row
         for row in explanation.judgements

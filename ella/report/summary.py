@@ -14,7 +14,7 @@ from ella.errors import InputError
 from ella.intervals import Estimate
 from ella.methods.registry import paper_bonus
 from ella.report import statistics
-from ella.report.artefacts import Exhibits, collect
+from ella.report.artefacts import Artefacts, collect
 from ella.report.palette import ordered
 from ella.report.runs import BONUS, Run, Series, read_runs
 from ella.report.statistics import Ratio, Scores
@@ -96,7 +96,7 @@ class Summary:
     """As they are drawn: with all their seeds."""
     compared: tuple[Group, ...]
     """The same without the runs that stopped far too early, where anything is left."""
-    exhibits: tuple[Exhibits, ...]
+    artefacts: tuple[Artefacts, ...]
     remarks: tuple[str, ...]
     baseline: str | None
     """The label others are compared with."""
@@ -222,10 +222,10 @@ def summarise(paths: Sequence[Path], *, baseline: str = BASELINE) -> Summary:
     if not groups:
         raise InputError(f"nothing to report on: {remarks[0] if remarks else 'name a folder'}")
     chosen, more = _baseline(groups, baseline)
-    exhibits, left_out = collect(runs)
+    artefacts, left_out = collect(runs)
     remarks += [*more, *left_out]
     return Summary(
-        tuple(runs), tuple(groups), tuple(compared), tuple(exhibits), tuple(remarks), chosen
+        tuple(runs), tuple(groups), tuple(compared), tuple(artefacts), tuple(remarks), chosen
     )
 
 

@@ -168,14 +168,14 @@ def test_text_from_files_is_only_text(browser, write_run, tmp_path):
     assert write_figures(summary, tmp_path / "figures")
 
 
-def test_films_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path):
+def test_videos_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path):
     run = write_run(tmp_path / "run", method="ella")
-    (run / "films").mkdir()
+    (run / "exhibits").mkdir()
     frames = [Image.new("RGB", (40, 30), colour) for colour in ("red", "blue")]
-    frames[0].save(run / "films" / "agent.gif", save_all=True, append_images=frames[1:])
-    frames[0].save(run / "films" / "agent.png")
+    frames[0].save(run / "exhibits" / "agent.gif", save_all=True, append_images=frames[1:])
+    frames[0].save(run / "exhibits" / "agent.png")
     frames[0].save(run / "relevance.png")
-    (run / "broken.gif").write_bytes(b"no film")
+    (run / "broken.gif").write_bytes(b"no video")
     rows = [
         {"text": "go to the red ball", "probability": 0.9, "in_dataset": True, "oracle": True},
         {"text": "go to the grey box", "probability": 0.1, "in_dataset": False, "oracle": False},
@@ -184,7 +184,7 @@ def test_films_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path)
     browser.open(write_page([run], tmp_path / "index.html"))
     assert browser.problems == []
     captions = "[...document.querySelectorAll('figcaption')].map((x) => x.textContent)"
-    assert browser.value(captions) == ["films/agent.gif", "relevance.png"]
+    assert browser.value(captions) == ["exhibits/agent.gif", "relevance.png"]
     widths = "[...document.querySelectorAll('figure img')].map((x) => x.naturalWidth)"
     assert browser.value(widths) == [40, 40]
     text = browser.value("document.body.innerText")
@@ -236,7 +236,7 @@ def test_command_writes_page_and_figures(write_run, tmp_path, capsys):
     write_run(tmp_path / "runs" / "ppo", until=0.8)
     write_run(tmp_path / "runs" / "ella", until=0.4, method="ella")
     (tmp_path / "runs" / "empty").mkdir()
-    (tmp_path / "runs" / "ella" / "broken.gif").write_bytes(b"no film")
+    (tmp_path / "runs" / "ella" / "broken.gif").write_bytes(b"no video")
     out = tmp_path / "report"
     assert main(["report", str(tmp_path / "runs"), "--out", str(out)]) == 0
     said = capsys.readouterr()
