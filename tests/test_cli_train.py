@@ -20,7 +20,7 @@ from tiny_runs import TINY, WHOLE, WHOLE_ITERATIONS, command, settings_file
 
 from ella.cli import main
 from ella.episodes.trained import trained_actor
-from ella.intervals import Estimate
+from ella.intervals import Interval
 from ella.networks.actor_critic import act
 from ella.runs.checkpoint import CheckpointStore
 from ella.runs.metrics import CLOCK_COLUMNS, read_rows
@@ -221,10 +221,10 @@ def test_a_trained_policy_does_as_well_in_minigrid(whole, capsys):
     for a, b in zip(here, there, strict=True):
         assert a["seed"] == b["seed"] == 1
         for name in ("success", "return"):
-            left, right = Estimate(**a[name]), Estimate(**b[name])
+            left, right = Interval(**a[name]), Interval(**b[name])
             assert left.low <= left.value <= left.high
             assert left.overlaps(right)
-    sampled = Estimate(**here[1]["success"])
+    sampled = Interval(**here[1]["success"])
     assert 0 < sampled.value < 1
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from ella.intervals import Estimate
+from ella.intervals import Interval
 from ella.runs.policies import Policy, load_policy, policy_files
 from ella.training.evaluation import Episodes, Mode, evaluate
 
@@ -20,7 +20,7 @@ MODES: tuple[Mode, ...] = ("greedy", "sampled")
 @dataclass(frozen=True)
 class Arguments:
     """Play fresh levels, which training never draws, and report success and return with 95 %
-    intervals (Wilson's for success, bootstrap for the return)."""
+    intervals (Wilson's for success, Student-t for the return)."""
 
     run: Positional[Annotated[Path, arg(metavar="RUN")]]
     """Directory of a run, or a policy file."""
@@ -65,8 +65,8 @@ def run(arguments: Arguments) -> None:
         table.add_row(
             str(row["seed"]),
             row["mode"],
-            str(Estimate(**row["success"])),
-            str(Estimate(**row["return"])),
+            str(Interval(**row["success"])),
+            str(Interval(**row["return"])),
             f"{row['length']:.1f}",
         )
     console.print(table)

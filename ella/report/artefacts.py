@@ -46,7 +46,7 @@ class Artefacts:
 def collect(runs: Sequence[Run]) -> tuple[list[Artefacts], list[str]]:
     """The artefacts of the runs that have any, and warnings about what is left out."""
     found: list[Artefacts] = []
-    remarks: list[str] = []
+    warnings: list[str] = []
     room = MAX_TOTAL_BYTES
     for run in runs:
         images = []
@@ -58,14 +58,14 @@ def collect(runs: Sequence[Run]) -> tuple[list[Artefacts], list[str]]:
             try:
                 size = path.stat().st_size
                 if size > min(MAX_BYTES, room):
-                    remarks.append(f"{path}: too large for the page ({size / 1e6:.1f} MB)")
+                    warnings.append(f"{path}: too large for the page ({size / 1e6:.1f} MB)")
                     continue
                 content = path.read_bytes()
             except OSError as error:
-                remarks.append(f"{path}: cannot be read ({error.strerror})")
+                warnings.append(f"{path}: cannot be read ({error.strerror})")
                 continue
             if not content.startswith(signature):
-                remarks.append(f"{path}: damaged, not shown")
+                warnings.append(f"{path}: damaged, not shown")
                 continue
             room -= size
             address = f"data:{kind};base64,{base64.b64encode(content).decode()}"
@@ -74,23 +74,23 @@ def collect(runs: Sequence[Run]) -> tuple[list[Artefacts], list[str]]:
             explanation
             for path in run.files((".json",))
             if path.name not in RUN_FILES
-            for explanation in [_read_explanation(path, run.path, remarks)]
+            for explanation in [_read_explanation(path, run.path, warnings)]
             if explanation is not None
         )
         if images or explanations:
             found.append(Artefacts(run, tuple(images), explanations))
-    return found, remarks
+    return found, warnings
 
 
-def _read_explanation(path: Path, folder: Path, remarks: list[str]) -> StoredExplanation | None:
+def _read_explanation(path: Path, folder: Path, warnings: list[str]) -> StoredExplanation | None:
     """An explanation, or None if the file is damaged or something else."""
     try:
         table = json.loads(path.read_text())
     except OSError as error:
-        remarks.append(f"{path}: cannot be read ({error.strerror})")
+        warnings.append(f"{path}: cannot be read ({error.strerror})")
         return None
     except (ValueError, RecursionError):
-        remarks.append(f"{path}: damaged, not shown")
+        warnings.append(f"{path}: damaged, not shown")
         return None
     if not isinstance(table, dict) or not isinstance(table.get("instruction"), str):
         return None
@@ -99,7 +99,7 @@ def _read_explanation(path: Path, folder: Path, remarks: list[str]) -> StoredExp
         return None
     rows = tuple(row for row in judgements if _is_judgement(row))
     if len(rows) < len(judgements):
-        remarks.append(f"{path}: {len(judgements) - len(rows)} damaged judgement(s) not shown")
+        warnings.append(f"{path}: {len(judgements) - len(rows)} damaged judgement(s) not shown")
     return StoredExplanation(str(path.relative_to(folder)), table["instruction"], rows)
 
 

@@ -3,20 +3,8 @@
 import re
 from collections.abc import Sequence
 
-Colour = tuple[str, str]
-"""On a light and on a dark background."""
+from ella.report.method_styles import METHOD_COLOURS, Colour
 
-METHOD_COLOURS: dict[str, Colour] = {
-    "ppo": ("#0072b2", "#4fa8e0"),
-    "learn": ("#009e73", "#2cc79a"),
-    "ella": ("#d55e00", "#ff8533"),
-    "ella-oracle": ("#b8860b", "#f0c043"),
-    "ride": ("#a0498a", "#dd8fc4"),
-    "ella+ride": ("#3f3f3f", "#d8d8d8"),
-    "rnd": ("#56b4e9", "#9bd6fa"),
-    "noveld": ("#7a5c43", "#c9a588"),
-}
-"""In the order in which methods are listed."""
 _OTHERS: tuple[Colour, ...] = (
     ("#332288", "#9d8cf0"),
     ("#e7298a", "#ff7ac0"),
@@ -30,7 +18,7 @@ _OTHERS: tuple[Colour, ...] = (
 
 
 def ordered(labels: Sequence[str]) -> list[str]:
-    """Labels without repetition: known methods first, variants of one by their settings' size."""
+    """Labels without repetition: known methods first, variants of one by their settings."""
     known = list(METHOD_COLOURS)
 
     def place(label: str) -> tuple[int, list[tuple[str, float]]]:

@@ -114,6 +114,39 @@ def test_axis_and_band_can_be_chosen_and_survive_a_reload(browser, page):
     assert browser.problems == []
 
 
+def test_runs_trained_as_one_program_have_no_axis_of_seconds(write_run, tmp_path):
+    write_run(tmp_path / "ppo", together=["ella"])
+    write_run(tmp_path / "ella", method="ella", together=["ppo"])
+    page = render(summarise([tmp_path]))
+    assert '"axes":["frames","episodes"]' in page
+    assert 'data-value="seconds"' not in page
+    assert "have no curve over seconds" in page
+    # A run of its own brings the axis back, for itself alone.
+    write_run(tmp_path / "learn", method="learn")
+    summary = summarise([tmp_path])
+    assert '"axes":["frames","episodes","seconds"]' in render(summary)
+    assert [group.label for group in summary.groups if "seconds" in group.clocks] == ["learn"]
+
+
+def test_differences_are_paired_by_seed_and_judged_by_the_margin(write_run, tmp_path):
+    write_run(tmp_path / "ppo", until=0.50)
+    write_run(tmp_path / "ella", until=0.46, method="ella")
+    write_run(tmp_path / "learn", until=0.50, method="learn", seed=7)
+    words = {}
+    for margin in (0.001, 0.1):
+        summary = summarise([tmp_path], margin=margin)
+        ppo, learn, ella = summary.results
+        assert (ppo.difference, learn.difference) == (None, None)  # itself; no seed in common
+        # Every seed is a bit later than the one before, with either method: pairs differ less.
+        assert ella.difference.interval.value == pytest.approx(0.02, abs=0.005)
+        width = ella.difference.interval.high - ella.difference.interval.low
+        assert width < (ella.area.high - ella.area.low) / 4
+        words[margin] = ella.difference.verdict
+        assert summary.comparisons[-1].difference == ella.difference
+        assert f">{words[margin]}</td>" in render(summary)
+    assert words == {0.001: "better", 0.1: "equivalent"}
+
+
 def test_hovering_tells_the_values(browser, page):
     browser.open(page)
     x, y = browser.centre(".chart svg")
@@ -149,8 +182,8 @@ def test_text_from_files_is_only_text(browser, write_run, tmp_path):
     config["task"]["name"] = EVIL
     config["method"] = f"ella, {EVIL}"
     (run / "config.json").write_text(json.dumps(config))
-    circumstances = {"command": ["ella", EVIL], "versions": {"ella": EVIL}, "device": EVIL}
-    (run / "run.json").write_text(json.dumps(circumstances))
+    provenance = {"command": ["ella", EVIL], "versions": {"ella": EVIL}, "device": EVIL}
+    (run / "run.json").write_text(json.dumps(provenance))
     judgement = {"text": EVIL, "probability": 1.0, "in_dataset": True, "oracle": True}
     explanation = {"instruction": EVIL, "judgements": [judgement]}
     (run / "why.json").write_text(json.dumps(explanation))
@@ -195,7 +228,7 @@ def test_videos_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("text", "remark"),
+    ("text", "warning"),
     [
         ("[" * 100_000, "damaged, not shown"),
         ('{"instruction": ', "damaged, not shown"),
@@ -204,15 +237,15 @@ def test_videos_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path
         (explanation_text("-0.1"), "1 damaged judgement(s) not shown"),
     ],
 )
-def test_a_damaged_explanation_is_told_and_the_rest_shown(write_run, tmp_path, text, remark):
+def test_a_damaged_explanation_is_told_and_the_rest_shown(write_run, tmp_path, text, warning):
     run = write_run(tmp_path / "run")
     (run / "a.json").write_text(text)
     (run / "b.json").write_text(explanation_text("0.9"))
     summary = summarise([run], baseline="ppo")
-    assert summary.remarks == (f"{run / 'a.json'}: {remark}",)
+    assert summary.warnings == (f"{run / 'a.json'}: {warning}",)
     page = render(summary)
     assert "get it (b.json)" in page
-    assert page.count("go to the red ball") == 2 - ("judgement" not in remark)
+    assert page.count("go to the red ball") == 2 - ("judgement" not in warning)
 
 
 def test_the_first_line_of_a_run_is_a_dot(browser, write_run, tmp_path):
@@ -275,6 +308,8 @@ def test_command_writes_page_and_figures(write_run, tmp_path, capsys):
             for number, shown in [("0", "0"), ("inf", "inf"), ("nan", "nan"), ("1e12", "1e+12")]
         ),
         (["{tmp}", "--out", "{tmp}/file"], "{tmp}/file is a file; name a folder"),
+        (["{tmp}", "--margin", "-1"], "margin must be >= 0, got -1"),
+        (["{tmp}", "--margin", "nan"], "margin must be >= 0, got nan"),
     ],
 )
 def test_bad_input_is_one_line(words, said, tmp_path, capsys):
@@ -285,6 +320,15 @@ def test_bad_input_is_one_line(words, said, tmp_path, capsys):
     assert main(["report", *words]) == 2
     assert capsys.readouterr().err == f"ella: {said.format(tmp=tmp_path)}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_unknown_baseline_is_one_line_with_the_nearest(write_run, tmp_path, capsys):
+    write_run(tmp_path / "runs" / "ella", method="ella")
+    write_run(tmp_path / "runs" / "ppo")
+    words = ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "report")]
+    assert main([*words, "--baseline", "pppo"]) == 2
+    assert capsys.readouterr().err == "ella: unknown baseline 'pppo'; did you mean ppo?\n"
+    assert not (tmp_path / "report").exists()
 
 
 def test_watching_follows_a_run_until_interrupted(write_run, tmp_path):
