@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
 
@@ -127,6 +128,21 @@ def test_a_run_explains_itself(trained, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "empty").exists()
     assert main(["explain", str(trained), "go to the moon"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_run_without_its_offline_networks_is_not_explained(
+    trained, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "empty"))
+    run = tmp_path / "run"
+    shutil.copytree(trained, run, ignore=shutil.ignore_patterns("shaper"))
+    assert main(["explain", str(run), "open the red door"]) == 2
+    place = run / "shaper"
+    said = f"ella: {place} is missing: the run's offline networks cannot be read\n"
+    assert capsys.readouterr().err == said
+    assert not place.exists()
+    assert not (tmp_path / "empty").exists()
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from ella.episodes.explanation import explain
 from ella.episodes.heatmap import draw_heatmap
-from ella.runs.restore import restore_run
+from ella.runs.restore import check_has_ella, restore_run
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Explain and print."""
+    # What can be wrong is checked before anything large is read.
+    check_has_ella(arguments.run, arguments.seed_index).language.find(arguments.instruction)
     restored = restore_run(arguments.run)
     shaper, state = restored.ella(arguments.seed_index)
     found = explain(restored.spec, shaper, state, arguments.instruction)

@@ -8,8 +8,7 @@ import jax
 from ella.episodes.episode import Marker, Recording, record, seed_key
 from ella.episodes.payments import payment_marker
 from ella.episodes.trained import trained_actor
-from ella.runs.policies import load_policy
-from ella.runs.restore import has_ella, restore_run
+from ella.runs.restore import has_ella, newest_policy, restore_run
 from ella.world import compiled, make
 
 
@@ -20,9 +19,9 @@ def record_run(
     seed_index: int = 0,
     actions: Literal["sampled", "greedy"] = "sampled",
 ) -> Recording:
-    """An episode of one of a run's agents on the level of `seed`. If the run was trained with ELLA,
-    what was completed and paid for is marked."""
-    trained = load_policy(run, seed_index)
+    """An episode of the newest policy of one of a run's seeds on the level of `seed`. If the run is
+    trained with ELLA, what was completed and paid for is marked."""
+    trained = newest_policy(run, seed_index)
     world = make(trained.spec)
     timestep = compiled.reset(world, seed_key(seed))
     actor = trained_actor(trained, jax.random.key(seed) if actions == "sampled" else None)
