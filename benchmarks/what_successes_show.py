@@ -19,7 +19,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ella.episodes.trained import trained_policy
+from ella.episodes.trained import trained_actor
 from ella.errors import InputError
 from ella.offline.termination import termination_classifier
 from ella.runs.config_file import read_run
@@ -50,7 +50,7 @@ def main() -> None:
         if episode % 10 == 0:
             tell(f"episode {episode} of {arguments.episodes}")
         key = jax.random.key(1000 + episode)
-        timestep, agent = compiled.reset(env, key), trained_policy(policy, key)
+        timestep, agent = compiled.reset(env, key), trained_actor(policy, key)
         images = [np.asarray(timestep.observation.image)]
         while not (timestep.terminated or timestep.truncated):
             timestep = compiled.step(env, timestep.state, np.int32(agent(timestep)))

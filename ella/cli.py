@@ -14,7 +14,7 @@ from ella.errors import InputError, unknown_name
 
 COMMANDS = {
     "tasks": "list the tasks",
-    "show": "draw or film a task or a trained run",
+    "show": "record a video of a task or of a trained run",
     "play": "play a task with the keyboard",
     "train": "train agents",
     "eval": "measure a trained run on fresh levels",
@@ -24,7 +24,7 @@ COMMANDS = {
     "report": "compare runs in a page and in figures",
     "reproduce": "train the runs of a figure of the paper and draw it",
     "bench": "measure frames a second",
-    "demo": "train a small agent in a small room and film it",
+    "demo": "train a small agent in a small room and record a video of it",
 }
 """Sub-commands in the order help shows them. `ella NAME` is the module `ella.commands.NAME`: a
 frozen dataclass `Arguments`, and `run(arguments)` that returns an exit status or None. A module

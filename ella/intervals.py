@@ -1,17 +1,21 @@
-"""95 % intervals of what an evaluation measured."""
+"""95 % confidence intervals."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special, stats
 
-Z95 = 1.959963984540054
-"""The normal quantile of 97.5 %."""
+CONFIDENCE = 0.95
+UNBOUNDED = (-math.inf, math.inf)
+SHARE = (0.0, 1.0)
+"""Bounds of a success rate."""
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A value with its 95 % interval."""
+class Interval:
+    """An estimate with its 95 % confidence interval."""
 
     value: float
     low: float
@@ -20,27 +24,50 @@ class Estimate:
     def __str__(self) -> str:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
-    def overlaps(self, other: "Estimate") -> bool:
+    def overlaps(self, other: "Interval") -> bool:
         return self.low <= other.high and other.low <= self.high
 
 
-def wilson(successes: int, trials: int) -> Estimate:
+def wilson(successes: int, trials: int) -> Interval:
     """Wilson's score interval of a proportion."""
     if trials == 0:
-        return Estimate(math.nan, 0.0, 1.0)
-    share, z2 = successes / trials, Z95**2
-    centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = Z95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
-    half /= 1 + z2 / trials
-    return Estimate(share, max(0.0, centre - half), min(1.0, centre + half))
+        return Interval(math.nan, *SHARE)
+    found = stats.binomtest(successes, trials).proportion_ci(CONFIDENCE, method="wilson")
+    return Interval(successes / trials, float(found.low), float(found.high))
 
 
-def bootstrap_mean(values: np.ndarray, *, seed: int = 0, resamples: int = 2000) -> Estimate:
-    """Percentile bootstrap of the mean of independent values."""
+def student_t(values: np.ndarray, bounds: tuple[float, float] = UNBOUNDED) -> Interval:
+    """Mean of independent values and its Student-t interval, clipped to `bounds`. One value says
+    nothing about its spread, so its interval is `bounds`."""
     values = np.asarray(values, np.float64)
     if values.size == 0:
-        return Estimate(math.nan, math.nan, math.nan)
-    generator = np.random.default_rng(seed)
-    means = np.array([generator.choice(values, values.size).mean() for _ in range(resamples)])
-    low, high = np.quantile(means, (0.025, 0.975))
-    return Estimate(float(values.mean()), float(low), float(high))
+        return Interval(math.nan, *bounds)
+    return mean_of_strata([values], bounds)
+
+
+def mean_of_strata(
+    strata: Sequence[np.ndarray], bounds: tuple[float, float] = UNBOUNDED
+) -> Interval:
+    """Mean of the means of strata, each float[values] and not empty, with a Student-t interval.
+
+    Its variance is estimated within the strata; Welch's and Satterthwaite's degrees of freedom
+    allow strata to differ in size and spread.
+    """
+    value = float(np.mean([stratum.mean() for stratum in strata]))
+    if min(stratum.size for stratum in strata) < 2:
+        return Interval(value, *bounds)
+    sizes = np.array([stratum.size for stratum in strata])
+    variances = np.array([stratum.var(ddof=1) for stratum in strata]) / sizes
+    half_width = welch_half_width(variances / len(strata) ** 2, sizes)
+    low, high = np.clip((value - half_width, value + half_width), *bounds)
+    return Interval(value, float(low), float(high))
+
+
+def welch_half_width(variances: np.ndarray, sizes: np.ndarray) -> float:
+    """Half the width of the Student-t interval of a sum of independent estimates, by the variance
+    of each and the number of values (two or more) it was estimated from."""
+    total = variances.sum()
+    if total == 0:
+        return 0.0
+    degrees = total**2 / (variances**2 / (sizes - 1)).sum()
+    return float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2)) * math.sqrt(total)

@@ -1,15 +1,15 @@
 """ELLA as a user runs it: the offline stage, training with it in a sum, and explaining."""
 
 import json
-import logging
 import os
+import shutil
 import time
 from dataclasses import replace
 
 import pytest
 
 from ella.cli import main
-from ella.commands import exhibits
+from ella.episodes import run_artefacts
 from ella.runs.config_file import read_run
 from ella.runs.metrics import read_rows
 from ella.training.assembly import build_shaper
@@ -37,9 +37,9 @@ SETTINGS = {
         "bonus": 0.1,
         "termination": CLASSIFIER,
         "relevance": {
-            "update_every": 2,
+            "update_every": 2, "initial_instructions": 4, "max_initial_rounds": 1,
             "network": {"hidden_size": 16, "output_size": 8},
-            "training": {"max_initial_steps": 40, "max_steps": 20, "learning_rate": 3e-3},
+            "training": {"max_initial_steps": 20, "max_steps": 20},
         },
     },
     "learn": {
@@ -83,24 +83,10 @@ def test_a_sum_of_methods_measures_each_part(trained):
     row = read_rows(trained)[-1]
     for name in (
         *("bonus_per_episode", "low_level_completions", "decomposition_size", "instructions_seen"),
-        *("success_charge", "insolvent_successes", "success_net_reward"),
         *("learn_bonus", "learn_potential"),
     ):
         assert name in row
     assert float(row["learn_bonus"]) != 0
-
-
-@pytest.mark.slow
-def test_a_run_whose_relevance_does_not_start_with_everything_is_refused(trained, folder, capsys):
-    words = [
-        *("train", "unlock-maze", "--method", "ella", "--config", str(folder / "settings.json")),
-        *("--ella.relevance.max-initial-rounds", "1", "--out", str(folder / "refused")),
-        *("--ella.relevance.training.max-initial-steps", "1"),
-    ]
-    assert main(words) == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert "seed 0, 1: the relevance classifier does not start with everything relevant" in last
-    assert "relevance.max_initial_rounds" in last
 
 
 @pytest.mark.slow
@@ -145,16 +131,31 @@ def test_a_run_explains_itself(trained, tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_exhibits_are_made_once_and_again_for_newer_policies(trained):
-    said: list[str] = []
-    for filmed in (1, 1, 2):
-        if filmed == 2:
+def test_a_run_without_its_offline_networks_is_not_explained(
+    trained, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "empty"))
+    run = tmp_path / "run"
+    shutil.copytree(trained, run, ignore=shutil.ignore_patterns("shaper"))
+    assert main(["explain", str(run), "open the red door"]) == 2
+    place = run / "shaper"
+    said = f"ella: {place} is missing: the run's offline networks cannot be read\n"
+    assert capsys.readouterr().err == said
+    assert not place.exists()
+    assert not (tmp_path / "empty").exists()
+
+
+@pytest.mark.slow
+def test_artefacts_are_made_once_and_again_for_newer_policies(trained, caplog):
+    caplog.set_level("INFO", logger="ella")
+    for recorded in (1, 1, 2):
+        if recorded == 2:
             later = time.time() + 60
             for policy in (trained / "policies").iterdir():
                 os.utime(policy, (later, later))
-        exhibits.add(trained, say=said.append)
-        assert said == [f"filming {trained.name}"] * filmed
-    folder = trained / exhibits.FOLDER
+        run_artefacts.add(trained)
+        assert caplog.messages == [f"recording {trained.name}"] * recorded
+    folder = trained / run_artefacts.FOLDER
     assert [path.suffix for path in sorted(folder.glob("unlock-maze-trained-0-0*"))] == [
         ".gif",
         ".png",
@@ -166,13 +167,13 @@ def test_exhibits_are_made_once_and_again_for_newer_policies(trained):
 
 
 @pytest.mark.slow
-def test_a_bonus_beyond_the_bound_is_warned_of(trained, caplog):
-    caplog.set_level(logging.INFO, "ella")
+def test_a_bonus_beyond_the_bound_is_warned_of(trained):
     spec, settings = read_run(trained)
-    ella = settings.method.parts[0]
-    build_shaper(spec, replace(settings, method=replace(ella, bonus=0.3)))
-    assert any("the bonus 0.3 exceeds" in line for line in caplog.messages)
-    assert caplog.messages[-1].startswith("termination classifier of pick-maze: ")
-    caplog.clear()
-    build_shaper(spec, replace(settings, method=ella))
-    assert not any("exceeds" in line for line in caplog.messages)
+    said: list[str] = []
+    greedy = replace(settings, method="ella", ella=replace(settings.ella, bonus=0.3))
+    build_shaper(spec, greedy, say=said.append)
+    assert any("the bonus 0.3 exceeds" in line for line in said)
+    assert said[-1].startswith("termination classifier of pick-maze: ")
+    said.clear()
+    build_shaper(spec, replace(settings, method="ella"), say=said.append)
+    assert not any("exceeds" in line for line in said)

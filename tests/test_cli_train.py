@@ -19,8 +19,8 @@ from tiny_runs import TINY, WHOLE, WHOLE_ITERATIONS, command, settings_file
 
 from ella.array_file import load_arrays, save_arrays
 from ella.cli import main
-from ella.episodes.trained import trained_policy
-from ella.intervals import Estimate
+from ella.episodes.trained import trained_actor
+from ella.intervals import Interval
 from ella.networks.actor_critic import act
 from ella.runs.checkpoint import FORMAT_VERSION, KIND, CheckpointStore
 from ella.runs.metrics import CLOCK_COLUMNS, read_rows
@@ -216,25 +216,25 @@ def test_a_trained_policy_does_as_well_in_minigrid(whole, capsys):
     for a, b in zip(here, there, strict=True):
         assert a["seed"] == b["seed"] == 1
         for name in ("success", "return"):
-            left, right = Estimate(**a[name]), Estimate(**b[name])
+            left, right = Interval(**a[name]), Interval(**b[name])
             assert left.low <= left.value <= left.high
             assert left.overlaps(right)
-    sampled = Estimate(**here[1]["success"])
+    sampled = Interval(**here[1]["success"])
     assert 0 < sampled.value < 1
 
 
 @pytest.mark.slow
-def test_the_trained_agent_is_filmed(whole, tmp_path):
+def test_a_video_of_the_trained_agent_is_recorded(whole, tmp_path):
     assert main(["show", str(whole.directory), "--out", str(tmp_path)]) == 0
     assert (tmp_path / "goto-small-trained-0-0.gif").stat().st_size > 1000
 
 
-def test_a_film_s_agent_samples_as_in_training_or_is_greedy(whole):
+def test_a_recorded_agent_samples_as_in_training_or_is_greedy(whole):
     policy, world = load_policy(whole.directory), make("goto-small")
     start = compiled.reset(world, jax.random.key(0))
 
     def actions(key: jax.Array | None) -> list[int]:
-        agent, timestep, chosen = trained_policy(policy, key), start, []
+        agent, timestep, chosen = trained_actor(policy, key), start, []
         for _ in range(20):
             chosen.append(agent(timestep))
             timestep = compiled.step(world, timestep.state, np.int32(chosen[-1]))

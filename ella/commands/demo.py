@@ -1,4 +1,4 @@
-"""`ella demo`: train a small agent in a small room, measure it and film it."""
+"""`ella demo`: train a small agent in a small room, measure it and record a video of it."""
 
 import logging
 import sys
@@ -15,28 +15,27 @@ TASK, FRAMES = "goto-small", 250_000
 
 @dataclass(frozen=True)
 class Arguments:
-    """Train a small agent to go to objects in a small room, then measure and film it."""
+    """Train a small agent to go to objects in a small room, then measure it and record a video."""
 
     out: Path = Path("demo")
-    """Directory for the run, the learning curve and the film; must be new or empty."""
+    """Directory for the run, the learning curve and the video; must be new or empty."""
     frames: int = FRAMES
     """Environment steps to train for."""
     episodes: int = 200
     """Fresh levels to measure the trained agent on."""
-    film_seed: int = 0
-    """Which level to film."""
+    video_seed: int = 0
+    """Which level to record."""
 
 
 def run(arguments: Arguments) -> int:
-    """Train, measure, draw, film."""
+    """Train, measure, draw, record."""
     if arguments.episodes < 1:
         raise InputError(f"episodes must be >= 1, got {arguments.episodes}")
     import jax
 
-    from ella.commands.show import write_episode
     from ella.episodes.episode import record
-    from ella.episodes.film import FRAMES_PER_SECOND
-    from ella.episodes.trained import trained_policy
+    from ella.episodes.trained import trained_actor
+    from ella.episodes.video import FRAMES_PER_SECOND, write_episode
     from ella.report.learning_curve import write_learning_curve
     from ella.runs.log_sinks import display
     from ella.runs.policies import load_policy
@@ -59,11 +58,11 @@ def run(arguments: Arguments) -> int:
     found = evaluate(policy, arguments.episodes, mode="sampled")
     curve = write_learning_curve(result.directory, arguments.out / "learning-curve.png")
     world = make(TASK)
-    level = jax.random.fold_in(held_out_key(0), arguments.film_seed)
-    agent = trained_policy(policy, jax.random.fold_in(level, 0))
-    shots = record(world, agent, compiled.reset(world, level))
-    films = write_episode(shots, arguments.out / "trained-agent", "gif", FRAMES_PER_SECOND)
-    for path in (curve, *films):
+    level = jax.random.fold_in(held_out_key(0), arguments.video_seed)
+    agent = trained_actor(policy, jax.random.fold_in(level, 0))
+    frames = record(world, agent, compiled.reset(world, level))
+    videos = write_episode(frames, arguments.out / "trained-agent", "gif", FRAMES_PER_SECOND)
+    for path in (curve, *videos):
         sys.stdout.write(f"wrote {path}\n")
     sys.stdout.write(
         f"success on {arguments.episodes} fresh levels, acting as in training: "

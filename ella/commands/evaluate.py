@@ -20,7 +20,7 @@ MODES: "tuple[Mode, ...]" = ("greedy", "sampled")
 @dataclass(frozen=True)
 class Arguments:
     """Play fresh levels, which training never draws, and report success and return with 95 %
-    intervals (Wilson's for success, bootstrap for the return)."""
+    intervals (Wilson's for success, Student-t for the return)."""
 
     run: Annotated[Path, Positional("RUN")]
     """Directory of a run, or a policy file."""
@@ -41,7 +41,7 @@ def run(arguments: Arguments) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ella.intervals import Estimate
+    from ella.intervals import Interval
     from ella.training.evaluation import evaluate
 
     rows = []
@@ -71,8 +71,8 @@ def run(arguments: Arguments) -> None:
         table.add_row(
             str(row["seed"]),
             row["mode"],
-            str(Estimate(**row["success"])),
-            str(Estimate(**row["return"])),
+            str(Interval(**row["success"])),
+            str(Interval(**row["return"])),
             f"{row['length']:.1f}",
         )
     console.print(table)

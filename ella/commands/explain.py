@@ -6,18 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from ella.commands.options import Positional
-from ella.episodes.explanation import explain, relevance_map
-from ella.errors import InputError
-from ella.runs.restore import RestoredRun, restore_run
-from ella.shaping.oracle import low_level_of
-
-MAX_ROWS = 60
-"""High-level instructions in the heat map, at most."""
+from ella.episodes.explanation import explain
+from ella.episodes.heatmap import draw_heatmap
+from ella.runs.restore import check_has_ella, restore_run
 
 
 @dataclass(frozen=True)
@@ -41,6 +36,8 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Explain and print."""
+    # What can be wrong is checked before anything large is read.
+    check_has_ella(arguments.run, arguments.seed_index).language.find(arguments.instruction)
     restored = restore_run(arguments.run)
     shaper, state = restored.ella(arguments.seed_index)
     found = explain(restored.spec, shaper, state, arguments.instruction)
@@ -62,32 +59,6 @@ def run(arguments: Arguments) -> None:
             _tick(judgement.oracle),
         )
     Console(highlight=False).print(table)
-
-
-def draw_heatmap(restored: RestoredRun, seed_index: int, path: Path) -> None:
-    """Relevance of every low-level instruction to evenly spaced high-level ones, as a picture."""
-    from matplotlib.figure import Figure
-
-    language, low = restored.spec.language, low_level_of(restored.spec).language
-    ids = np.unique(np.linspace(0, language.num_ids - 1, 4 * MAX_ROWS).astype(np.int32))
-    ids = ids[language.is_valid(ids)]
-    ids = ids[np.unique(np.linspace(0, len(ids) - 1, min(MAX_ROWS, len(ids))).astype(int))]
-    shaper, state = restored.ella(seed_index)
-    probability = relevance_map(shaper, state, ids)
-    figure = Figure(figsize=(4 + 0.16 * low.num_ids, 3 + 0.16 * len(ids)), layout="constrained")
-    axes = figure.add_subplot()
-    image = axes.imshow(probability, vmin=0, vmax=1, aspect="auto", cmap="viridis")
-    axes.set_xticks(range(low.num_ids), [low.text(i) for i in range(low.num_ids)], rotation=90)
-    axes.set_yticks(range(len(ids)), [language.text(int(i)) for i in ids])
-    axes.tick_params(labelsize=6)
-    axes.set_xlabel("low-level instruction")
-    axes.set_ylabel("instruction")
-    figure.colorbar(image, label="probability of relevance")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        figure.savefig(path, dpi=120)
-    except ValueError as error:
-        raise InputError(f"cannot draw {path}: {error}") from error
 
 
 def _tick(value: bool) -> str:

@@ -12,7 +12,7 @@ from ella.durable_files import write_durably
 from ella.errors import InputError
 from ella.report.figures import write_figures
 from ella.report.page import render
-from ella.report.summary import BASELINE, Summary, summarise
+from ella.report.summary import MARGIN, Summary, summarise
 
 PAGE = "index.html"
 FIGURES = "figures"
@@ -30,17 +30,19 @@ class Arguments:
     """Folder for the page and the figures."""
     title: str = "ELLA report"
     """Heading of the page."""
-    baseline: str = BASELINE
-    """The method others are compared with."""
+    baseline: str | None = None
+    """The method others are compared with; `ppo` by default."""
+    margin: float = MARGIN
+    """Areas under the curve that differ by less are equivalent."""
     watch: bool = False
-    """Go on until interrupted: read the runs again and again, and let the open page follow. The
-    figures are drawn at the end."""
+    """Write the page again and again until interrupted; an open page reloads itself. The figures
+    are drawn at the end."""
     every: float = 20.0
     """Seconds between two readings with --watch."""
 
 
 def run(arguments: Arguments) -> None:
-    """Write the files and say which."""
+    """Write the page and the figures, and print their paths."""
     if not arguments.runs:
         raise InputError("name at least one folder of runs")
     if not 0 < arguments.every <= LONGEST_WAIT:
@@ -52,17 +54,21 @@ def run(arguments: Arguments) -> None:
         raise InputError(f"{arguments.out} is a file; name a folder")
     if arguments.watch:
         _watch(arguments)
-    summary = summarise(arguments.runs, baseline=arguments.baseline)
-    for remark in summary.remarks:
-        sys.stderr.write(f"{remark}\n")
+    summary = _summarise(arguments)
+    for warning in summary.warnings:
+        sys.stderr.write(f"{warning}\n")
     figures = write_figures(summary, arguments.out / FIGURES)
     page = _write_page(arguments, summary)
     sys.stdout.write(f"wrote {page} and {len(figures)} files in {arguments.out / FIGURES}\n")
 
 
+def _summarise(arguments: Arguments) -> Summary:
+    return summarise(arguments.runs, baseline=arguments.baseline, margin=arguments.margin)
+
+
 def _watch(arguments: Arguments) -> None:
     """Write the page again and again until interrupted."""
-    sys.stdout.write(f"open {arguments.out / PAGE}; it follows the runs until you press Ctrl-C\n")
+    sys.stdout.write(f"open {arguments.out / PAGE}; it is written again until you press Ctrl-C\n")
     sys.stdout.flush()
     last = ""
     # A shell that starts a job in the background has it ignore Ctrl-C; a watcher must end somehow.
@@ -70,7 +76,7 @@ def _watch(arguments: Arguments) -> None:
     try:
         while True:
             try:
-                summary = summarise(arguments.runs, baseline=arguments.baseline)
+                summary = _summarise(arguments)
                 _write_page(arguments, summary, refresh=arguments.every)
             except (InputError, OSError) as error:
                 if str(error) != last:

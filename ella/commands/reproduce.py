@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ella.commands.options import Positional
 from ella.commands.train import EXIT_DIVERGED, EXIT_INTERRUPTED
+from ella.episodes import run_artefacts
 from ella.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ class Arguments:
     together: int = MOST_SEEDS
     """The most seeds of several runs trained as one program. Runs of the same task share one; a
     run's own seeds always do."""
-    exhibits: bool = True
-    """Give every run a film of an episode and, with ELLA, a picture of what it holds relevant."""
+    artefacts: bool = True
+    """Give every run a video of an episode and, with ELLA, a heat map of relevance."""
     launcher: Literal["local", "ray"] = "local"
     """Train here, one program after another, or as tasks of a Ray cluster."""
     ray_address: str | None = None
@@ -64,7 +65,6 @@ class Arguments:
 
 def run(arguments: Arguments) -> int:
     """List, or train and draw."""
-    from ella.commands import exhibits
     from ella.reproduction import figures as reproduction
     from ella.reproduction import local_launcher as launch
     from ella.runs.training_run import Outcome
@@ -95,8 +95,8 @@ def run(arguments: Arguments) -> int:
     if any(result.outcome == Outcome.INTERRUPTED for result in results):
         logger.info("interrupted; the same command resumes")
         return EXIT_INTERRUPTED
-    for planned in runs if arguments.exhibits else ():
-        exhibits.add(planned.directory)
+    for planned in runs if arguments.artefacts else ():
+        run_artefacts.add(planned.directory)
     _draw(arguments, folder)
     diverged = [result for result in results if result.outcome == Outcome.DIVERGED]
     for result in diverged:

@@ -1,1 +1,1 @@
-"""Playing, filming and explaining single episodes."""
+"""Playing, recording and explaining single episodes."""

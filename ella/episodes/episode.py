@@ -1,16 +1,17 @@
-"""Plays one episode and keeps what a film of it needs."""
+"""Plays one episode and keeps what a video of it needs."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ella.episodes.film import Mark, Shot, episode_shots
+from ella.episodes.video import Mark, VideoFrame, episode_frames
 from ella.errors import InputError
 from ella.world import Environment, Timestep, compiled, describe
 
-Policy = Callable[[Timestep], int]
+Actor = Callable[[Timestep], int]
 """Chooses an action by the outcome of the last one; called once per step, in order."""
 
 
@@ -18,17 +19,26 @@ Marker = Callable[[Sequence[Timestep], Sequence[int]], Sequence[Sequence[Mark]]]
 """Of the T + 1 timesteps and T actions of a whole episode, what to mark at each timestep."""
 
 
+@dataclass(frozen=True)
+class Recording:
+    """One recorded episode."""
+
+    name: str
+    """Of its files, without suffix."""
+    frames: Sequence[VideoFrame]
+
+
 def record(
-    world: Environment, policy: Policy, timestep: Timestep, marker: Marker | None = None
-) -> list[Shot]:
-    """The shots of an episode from `timestep` (a reset's) to its end."""
+    world: Environment, actor: Actor, timestep: Timestep, marker: Marker | None = None
+) -> list[VideoFrame]:
+    """The frames of an episode from `timestep` (a reset's) to its end."""
     timesteps = [timestep]
     actions: list[int] = []
     while not bool(timestep.terminated | timestep.truncated):
-        actions.append(policy(timestep))
+        actions.append(actor(timestep))
         timestep = compiled.step(world, timestep.state, np.int32(actions[-1]))
         timesteps.append(timestep)
-    return episode_shots(
+    return episode_frames(
         [describe(timestep.state) for timestep in timesteps],
         actions,
         views=[np.asarray(timestep.observation.image) for timestep in timesteps],
@@ -44,12 +54,12 @@ def seed_key(seed: int) -> PRNGKeyArray:
     return jax.random.key(seed)
 
 
-def expert_policy(world: Environment) -> Policy:
+def expert_actor(world: Environment) -> Actor:
     """The next action of a shortest plan."""
     return lambda timestep: int(compiled.expert_action(world, timestep.state))
 
 
-def random_policy(seed: int) -> Policy:
+def random_actor(seed: int) -> Actor:
     """Every action with the same chance, except 'done', which no task needs."""
     generator = np.random.default_rng(seed)
     return lambda timestep: int(generator.integers(6))

@@ -1,4 +1,4 @@
-"""Marks for films: when low-level instructions were completed, and when ELLA paid for them."""
+"""Marks in videos: when low-level instructions were completed, and when ELLA paid for them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ella.episodes.episode import Marker
-from ella.episodes.film import Mark
+from ella.episodes.video import Mark
 from ella.shaping.ella import EllaShaper, EllaState, EpisodeLedger
 from ella.shaping.oracle import low_level_of
 from ella.trajectory import InstructionTable, Trajectory

@@ -1,18 +1,18 @@
-"""A trained policy as the actor of a film."""
+"""A trained policy that acts in single episodes."""
 
-from collections.abc import Callable
 from typing import Literal
 
 import equinox as eqx
 import jax
 from jaxtyping import PRNGKeyArray
 
+from ella.episodes.episode import Actor
 from ella.networks.actor_critic import Decision, Memory, act
 from ella.training.policy import Policy
 from ella.world.state import Observation, Timestep
 
 
-def trained_policy(policy: Policy, key: PRNGKeyArray | None = None) -> Callable[[Timestep], int]:
+def trained_actor(policy: Policy, key: PRNGKeyArray | None = None) -> Actor:
     """Actions of one episode; make a new one for every episode, since it remembers.
 
     Sampled with the `key`, as in training, or greedy without one.

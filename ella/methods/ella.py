@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from ella.methods.method import BuildContext, Method
+from ella.methods.method import BuildContext, Column, Method, Panels
 from ella.methods.registry import register
 from ella.offline.settings import TerminationTrainingSettings
 from ella.setting_checks import require_at_least
@@ -156,12 +156,18 @@ class ELLA(EllaMethod):
     label: ClassVar[str] = "ELLA"
     colour: ClassVar[tuple[str, str]] = ("#d55e00", "#ff8533")
     order: ClassVar[int] = 20
-    panels: ClassVar[Mapping[str, str]] = {
-        "decomposition_size": "low-level instructions\nper instruction",
-        "relevance_accuracy": "accuracy of relevance",
-        "relevance_precision": "precision of relevance",
-        "relevance_recall": "recall of relevance",
-    }
+    panels: ClassVar[Panels] = Panels(
+        title="ELLA's decompositions",
+        caption="what ELLA calls relevant",
+        about="What the method calls relevant: the size of an instruction's decomposition, and how "
+        "the relevance classifier compares with the ground truth on instructions of the task.",
+        columns=(
+            Column("decomposition_size", "low-level instructions\nper instruction", False),
+            Column("relevance_accuracy", "accuracy of relevance"),
+            Column("relevance_precision", "precision of relevance"),
+            Column("relevance_recall", "recall of relevance"),
+        ),
+    )
 
     relevance: RelevanceSettings = field(default_factory=RelevanceSettings)
     """The relevance classifier, trained online."""

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 JOINER = "+"
 """Joins the names of a sum's parts."""
 
+Colour = tuple[str, str]
+"""On a light and on a dark background."""
+
 
 @dataclass(frozen=True)
 class BuildContext:
@@ -25,6 +28,26 @@ class BuildContext:
     trained: bool = True
     """Off where the weights of a stored run will replace the shaper's own: no offline stage runs
     then."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A measured column that reports draw in a panel of its own."""
+
+    name: str
+    title: str
+    is_share: bool = True
+    """Whether it lies between 0 and 1."""
+
+
+@dataclass(frozen=True)
+class Panels:
+    """What reports draw of a method besides success."""
+
+    title: str
+    caption: str
+    about: str
+    columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True)
@@ -39,12 +62,12 @@ class Method(ABC):
     """On the command line and in config.json."""
     label: ClassVar[str]
     """In figures and tables."""
-    colour: ClassVar[tuple[str, str] | None] = None
-    """On a light and on a dark background; None takes a spare colour."""
+    colour: ClassVar[Colour | None] = None
+    """None takes a spare colour."""
     order: ClassVar[int] = 100
     """Place in lists and legends, ascending."""
-    panels: ClassVar[Mapping[str, str]] = {}
-    """Measured columns that reports draw in panels of their own, and their axis labels."""
+    panels: ClassVar[Panels | None] = None
+    """What it measures that is worth a figure."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """By preset: a table of changes to the method's settings."""
     not_identity: ClassVar[tuple[str, ...]] = ()

@@ -1,1 +1,1 @@
-"""Reads what runs leave behind: curves, tables, films."""
+"""Reads the files of runs and compares them: statistics, figures, the page."""

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ella.intervals import Estimate
+from ella.intervals import SHARE, UNBOUNDED, Interval
+from ella.methods.method import Column, Panels
 from ella.report import statistics
+from ella.report.groups import Group
+from ella.report.method_styles import panels_by_method
 from ella.report.palette import colours
-from ella.report.summary import PROFILE_THRESHOLDS, SUCCESS, Group, Summary
+from ella.report.series import SUCCESS
+from ella.report.summary import PROFILE_THRESHOLDS, Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +43,7 @@ STYLE: Any = {
 }
 BAND_NAMES = {
     "mean": "mean ± standard deviation over seeds",
-    "iqm": "interquartile mean over seeds, 95 % bootstrap interval",
+    "iqm": "interquartile mean over seeds, 95 % expanded bootstrap interval",
 }
 RATIO_MARKERS = {
     "at least": (">", "▸"),
@@ -47,16 +51,9 @@ RATIO_MARKERS = {
     "uncertain": ("x", "\N{MULTIPLICATION SIGN}"),
 }
 """By what a ratio bounds: as Matplotlib names it, and as text."""
+WHISKER_ENDS = (1e-6, 1e6)
+"""Farther than any axis goes: one seed alone has an endless interval."""
 RATIO_TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50)
-ELLA_PANELS = {
-    "decomposition_size": "low-level instructions\nper instruction",
-    "relevance_accuracy": "accuracy of relevance",
-    "relevance_precision": "precision of relevance",
-    "relevance_recall": "recall of relevance",
-}
-"""Measurements of ELLA's decomposition and what their axes are called."""
-
-
 LEGEND_LINE, LEGEND_CHARACTER, LEGEND_ROW = 0.6, 0.085, 0.2
 """Inches of a legend's entry: the sample with its margins, one character of text at most, and the
 height of a line. A figure has room for one."""
@@ -86,21 +83,25 @@ def write_figures(summary: Summary, folder: Path) -> list[Path]:
 def draw(summary: Summary) -> "Iterator[tuple[str, Figure | None]]":
     """(name, figure) of all figures, in matplotlib's current style; None for those the summary has
     no data for."""
-    has_ratios = any(ratio is not None for s in summary.standings for ratio in s.ratios)
-    has_ella = any(name in group.measures for group in summary.groups for name in ELLA_PANELS)
+    has_ratios = any(ratio is not None for result in summary.results for ratio in result.ratios)
     yield "learning-curves", _curves(summary, "mean")
     yield "learning-curves-iqm", _curves(summary, "iqm")
     yield "area-under-curve", _areas(summary)
     yield "frames-ratio", _ratios(summary) if has_ratios else None
     yield "probability-of-improvement", _improvement(summary) if summary.comparisons else None
     yield "performance-profiles", _profiles(summary) if summary.profiles else None
-    yield "ella", _ella(summary) if has_ella else None
+    for name, panels in panels_by_method().items():
+        columns = [c for c in panels.columns if any(c.name in g.measures for g in summary.groups)]
+        yield name, _panels(summary, panels, columns) if columns else None
 
 
-def band(curves: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def band(
+    curves: np.ndarray, kind: str, *, is_share: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Middle, low and high line [T] of curves [seeds, T]; `kind` is one of `BAND_NAMES`."""
     if kind == "iqm":
-        return statistics.curve_interval(curves, statistics.interquartile_mean)
+        bounds = SHARE if is_share else UNBOUNDED
+        return statistics.curve_interval(curves, statistics.interquartile_mean, bounds)
     known = ~np.isnan(curves)
     count = known.sum(axis=0)
     safe = np.where(count > 0, count, 1)
@@ -179,15 +180,15 @@ def _areas(summary: Summary) -> "Figure":
     figure, panels = _grid(len(summary.tasks), height=_rows_height(most))
     paint = colours(summary.labels)
     for axes, task in zip(panels, summary.tasks, strict=True):
-        standings = [s for s in summary.standings if s.group.task == task]
-        for height, standing in enumerate(standings):
-            _whisker(axes, standing.area, height, paint[standing.group.label][0])
-        _names(axes, [standing.group.label for standing in standings])
+        results = [result for result in summary.results if result.group.task == task]
+        for height, result in enumerate(results):
+            _whisker(axes, result.area, height, paint[result.group.label][0])
+        _names(axes, [result.group.label for result in results])
         axes.set_title(task)
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter(_percent())
         axes.set_xlabel(f"mean success over {summary.budget(task) / 1e6:.3g} M frames")
-    figure.suptitle("area under the success curve, 95 % bootstrap intervals", fontsize=9)
+    figure.suptitle("area under the success curve, 95 % Student-t intervals over seeds", fontsize=9)
     return figure
 
 
@@ -195,28 +196,26 @@ def _ratios(summary: Summary) -> "Figure":
     tasks = [
         task
         for task in summary.tasks
-        if any(any(s.ratios) for s in summary.standings if s.group.task == task)
+        if any(any(s.ratios) for s in summary.results if s.group.task == task)
     ]
     figure, panels = _grid(len(tasks))
     paint = colours(summary.labels)
     labels: list[str] = []
     for axes, task in zip(panels, tasks, strict=True):
-        standings = [s for s in summary.standings if s.group.task == task and any(s.ratios)]
-        labels += [s.group.label for s in standings]
-        for index, standing in enumerate(standings):
-            offset = (index - (len(standings) - 1) / 2) * 0.6 / max(len(standings), 1)
-            for place, ratio in enumerate(standing.ratios):
+        results = [s for s in summary.results if s.group.task == task and any(s.ratios)]
+        labels += [result.group.label for result in results]
+        for index, result in enumerate(results):
+            offset = (index - (len(results) - 1) / 2) * 0.6 / max(len(results), 1)
+            for place, ratio in enumerate(result.ratios):
                 if ratio is not None:
                     marker, _ = RATIO_MARKERS.get(ratio.bound, ("o", ""))
-                    colour = paint[standing.group.label][0]
-                    _whisker(axes, ratio.estimate, place + offset, colour, marker)
+                    colour = paint[result.group.label][0]
+                    _whisker(axes, ratio.interval, place + offset, colour, marker)
         axes.axvline(1, color="#555555", linewidth=1, linestyle="--")
         _names(axes, [f"{100 * threshold:.0f} % success" for threshold in statistics.THRESHOLDS])
         axes.set_xscale("log")
-        ends = [
-            e for s in standings for r in s.ratios if r for e in (r.estimate.low, r.estimate.high)
-        ]
-        low, high = min(*ends, 0.9), max(*ends, 1.1)
+        intervals = [ratio.interval for result in results for ratio in result.ratios if ratio]
+        low, high = _ratio_limits(intervals)
         axes.set_xlim(low / 1.05, high * 1.05)
         axes.set_xticks([tick for tick in RATIO_TICKS if low <= tick <= high])
         axes.xaxis.set_major_formatter("{x:g}")
@@ -225,8 +224,8 @@ def _ratios(summary: Summary) -> "Figure":
         label = f"frames of {summary.baseline} ÷ frames of the method"
         axes.set_xlabel(textwrap.fill(label, 48))
     shown = [label for label in summary.labels if label in labels]
-    heading = f"how much faster than {summary.baseline}, 95 % intervals"
-    bounds = {r.bound for s in summary.standings for r in s.ratios if r}
+    heading = f"how much faster than {summary.baseline}, 95 % Welch-t intervals over seeds"
+    bounds = {r.bound for s in summary.results for r in s.ratios if r}
     notes = [f"{sign} {bound}" for bound, (_, sign) in RATIO_MARKERS.items() if bound in bounds]
     if notes:
         heading += f" ({', '.join(notes)}: some seeds never got there)"
@@ -252,7 +251,7 @@ def _improvement(summary: Summary) -> "Figure":
     axes.xaxis.set_major_formatter(_percent())
     label = f"probability that a seed's area exceeds one of {summary.baseline}'s"
     axes.set_xlabel(textwrap.fill(label, 60))
-    axes.set_title("probability of improvement")
+    axes.set_title("probability of improvement, 95 % Newcombe intervals")
     return figure
 
 
@@ -274,41 +273,57 @@ def _profiles(summary: Summary) -> "Figure":
     tasks = summary.profile_tasks
     title = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
     _legend(
-        figure, summary, list(summary.profiles), f"performance profile over {title}, 95 % intervals"
+        figure,
+        summary,
+        list(summary.profiles),
+        f"performance profile over {title}, 95 % exact intervals",
     )
     return figure
 
 
-def _ella(summary: Summary) -> "Figure":
-    names = [n for n in ELLA_PANELS if any(n in group.measures for group in summary.groups)]
-    tasks = [t for t in summary.tasks if any(names[0] in g.measures for g in summary.of_task(t))]
-    figure, panels = _grid(len(tasks) * len(names), columns=len(names))
+def _panels(summary: Summary, panels: Panels, columns: list[Column]) -> "Figure":
+    names = [column.name for column in columns]
+    tasks = [
+        task
+        for task in summary.tasks
+        if any(name in group.measures for group in summary.of_task(task) for name in names)
+    ]
+    figure, grid = _grid(len(tasks) * len(columns), columns=len(columns))
     paint = colours(summary.labels)
     labels = []
-    for index, axes in enumerate(panels):
-        task, name = tasks[index // len(names)], names[index % len(names)]
+    for index, axes in enumerate(grid):
+        task, column = tasks[index // len(columns)], columns[index % len(columns)]
         for group in summary.of_task(task):
-            if name in group.measures:
-                _draw_band(axes, group, name, "mean", paint[group.label][0])
+            if column.name in group.measures:
+                _draw_band(axes, group, column.name, "mean", paint[group.label][0])
                 labels.append(group.label)
         axes.set_title(task)
-        axes.set_ylabel(ELLA_PANELS[name])
-        if name == "decomposition_size":
-            axes.set_ylim(bottom=0)
-        else:
+        axes.set_ylabel(column.title)
+        if column.is_share:
             axes.set_ylim(-0.02, 1.02)
             axes.yaxis.set_major_formatter(_percent())
+        else:
+            axes.set_ylim(bottom=0)
         _over_frames(axes, summary, task)
     shown = [label for label in summary.labels if label in labels]
-    _legend(figure, summary, shown, f"what ELLA holds relevant; {BAND_NAMES['mean']}")
+    _legend(figure, summary, shown, f"{panels.caption}; {BAND_NAMES['mean']}")
     return figure
 
 
+def _ratio_limits(intervals: list[Interval]) -> tuple[float, float]:
+    """Ends of an axis that shows every value, and the intervals as far as they are of use."""
+    values = [interval.value for interval in intervals]
+    low = max(min(interval.low for interval in intervals), min(values) / 3)
+    high = min(max(interval.high for interval in intervals), max(values) * 3)
+    return min(low, 0.9), max(high, 1.1)
+
+
 def _whisker(
-    axes: "Axes", estimate: Estimate, height: float, colour: str, marker: str = "o"
+    axes: "Axes", interval: Interval, height: float, colour: str, marker: str = "o"
 ) -> None:
-    axes.plot([estimate.low, estimate.high], [height] * 2, color=colour, linewidth=5, alpha=0.35)
-    axes.plot([estimate.value], [height], marker=marker, color=colour, markersize=6)
+    ends = np.clip([interval.low, interval.high], *WHISKER_ENDS)
+    axes.plot(ends, [height] * 2, color=colour, linewidth=5, alpha=0.35)
+    axes.plot([interval.value], [height], marker=marker, color=colour, markersize=6)
 
 
 def _names(axes: "Axes", names: list[str]) -> None:

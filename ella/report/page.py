@@ -5,32 +5,28 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
+from string import Template
 from typing import Any
 
 import numpy as np
 
-from ella.intervals import Estimate
-from ella.report.exhibits import Exhibits, Explanation
-from ella.report.figures import ELLA_PANELS, band
-from ella.report.page_script import SCRIPT
-from ella.report.page_style import STYLE
-from ella.report.palette import Colour, colours
+from ella.intervals import Interval
+from ella.methods.method import Colour, Column, Panels
+from ella.report.artefacts import Artefacts, StoredExplanation
+from ella.report.figures import band
+from ella.report.groups import FINAL_SHARE, Group
+from ella.report.method_styles import panels_by_method
+from ella.report.palette import colours
 from ella.report.runs import Run
+from ella.report.series import CLOCKS, SUCCESS
 from ella.report.statistics import THRESHOLDS, Ratio
-from ella.report.summary import (
-    CLOCKS,
-    FINAL_SHARE,
-    PROFILE_THRESHOLDS,
-    SUCCESS,
-    Group,
-    Standing,
-    Summary,
-)
+from ella.report.summary import PROFILE_THRESHOLDS, AreaDifference, GroupResult, Summary
 
-TIMES = "\u00d7"
+TIMES, MINUS = "\u00d7", "\u2212"
 NOTHING = "<td>–</td>"  # noqa: RUF001
 MAX_JUDGEMENTS = 12
-AXES = ("frames", *CLOCKS)
+SUCCESS_COLUMN = Column(SUCCESS, "success rate")
 
 
 def render(
@@ -41,36 +37,36 @@ def render(
     charts: list[dict[str, Any]] = []
     body = [
         _head(summary, title, refresh, written),
-        _notes(summary.remarks),
+        _notes(summary.warnings),
         _controls(summary),
         _learning(summary, charts),
         _numbers(summary),
         _across(summary, charts),
-        _ella(summary, charts),
-        _exhibits(summary.exhibits),
+        *(_panels(summary, panels, charts) for panels in panels_by_method().values()),
+        _artefacts(summary.artefacts),
         _runs(summary.runs),
     ]
-    data = {"labels": summary.labels, "axes": AXES, "charts": charts, "refresh": refresh}
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-        f"script-src 'sha256-{digest}'"
+    data = {"labels": summary.labels, "axes": _axes(summary), "charts": charts, "refresh": refresh}
+    script = asset("page.js")
+    return Template(asset("page.html")).substitute(
+        title=escape(title),
+        style=asset("page.css") + _colour_rules(summary.labels),
+        body="\n".join(body),
+        data=_json(data),
+        script=script,
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(title)}</title>",
-            '<link rel="icon" href="data:,">',
-            f"<style>{STYLE}{_colour_rules(summary.labels)}</style></head><body>",
-            *body,
-            f'<script type="application/json" id="data">{_json(data)}</script>',
-            f"<script>{SCRIPT}</script>",
-            "</body></html>\n",
-        ]
-    )
+
+
+def _axes(summary: Summary) -> list[str]:
+    """What curves can be drawn over."""
+    clocks = [name for name in CLOCKS if any(name in group.clocks for group in summary.groups)]
+    return ["frames", *clocks]
+
+
+def asset(name: str) -> str:
+    """A file of the page that is written by hand."""
+    return files("ella.report").joinpath("assets", name).read_text(encoding="ascii")
 
 
 def _json(data: Any) -> str:
@@ -104,12 +100,12 @@ def _head(summary: Summary, title: str, refresh: float | None, written: str) -> 
     return f'<h1>{escape(title)}</h1><p class="lead">{" · ".join(counts)}.{live}</p>'
 
 
-def _notes(remarks: Sequence[str]) -> str:
-    if not remarks:
+def _notes(warnings: Sequence[str]) -> str:
+    if not warnings:
         return ""
-    rows = "".join(f"<li>{escape(remark)}</li>" for remark in remarks)
+    rows = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
     return (
-        f'<details class="notes" open><summary>{_plural(len(remarks), "remark")} on the data'
+        f'<details class="notes" open><summary>{_plural(len(warnings), "warning")} about the data'
         f"</summary><ul>{rows}</ul></details>"
     )
 
@@ -125,7 +121,7 @@ def _controls(summary: Summary) -> str:
         '<noscript><div class="notes">The charts need JavaScript; the tables and the figures next '
         "to this page do not.</div></noscript>"
         f'<div class="bar"><div class="set">{methods}</div>'
-        f"{_choices('over', 'x', {axis: axis for axis in AXES})}"
+        f"{_choices('over', 'x', {axis: axis for axis in _axes(summary)})}"
         f"{_choices('show', 'band', bands)}</div>"
     )
 
@@ -145,36 +141,44 @@ def _section(title: str, about: str, content: str) -> str:
 
 def _learning(summary: Summary, charts: list[dict[str, Any]]) -> str:
     boxes = "".join(
-        _curve_box(charts, summary.of_task(task), SUCCESS, f"{task}: success rate")
-        for task in summary.tasks
+        _curve_box(charts, summary.of_task(task), SUCCESS_COLUMN, task) for task in summary.tasks
     )
     about = (
         "Of the episodes that end while training, how many succeed. A frame is one step of one "
-        "environment of one seed; episodes are a seed's too, seconds those of all seeds of a run "
-        "side by side. Both are means over seeds at the same frame."
+        "environment of one seed; episodes are a seed's too. Both are means over seeds at the same "
+        "frame. "
     )
+    if "seconds" in _axes(summary):
+        about += "Seconds are those of all seeds of a run side by side. "
+    if any(run.shared_program for run in summary.runs):
+        about += "Runs trained as one program with others have no curve over seconds of their own. "
     return _section("Learning curves", about, f'<div class="charts">{boxes}</div>')
 
 
-def _curve_box(charts: list[dict[str, Any]], groups: Sequence[Group], name: str, title: str) -> str:
+def _curve_box(
+    charts: list[dict[str, Any]], groups: Sequence[Group], column: Column, task: str
+) -> str:
     lines = []
     for group in groups:
-        if name not in group.measures:
+        if column.name not in group.measures:
             continue
-        curves = group.measures[name]
+        curves = group.measures[column.name]
         axes = {"frames": group.frames, **group.clocks}
         lines.append(
             {
                 "label": group.label,
                 "x": {axis: _numbers_of(values, 9) for axis, values in axes.items()},
                 "bands": {
-                    kind: [_numbers_of(line) for line in band(curves, kind)]
+                    kind: [
+                        _numbers_of(line) for line in band(curves, kind, is_share=column.is_share)
+                    ]
                     for kind in ("mean", "iqm")
                 },
                 "seeds": [_numbers_of(curve) for curve in curves],
             }
         )
-    return _box(charts, {"title": title, "percent": name != "decomposition_size", "lines": lines})
+    title = f"{task}: {column.title}".replace("\n", " ")
+    return _box(charts, {"title": title, "percent": column.is_share, "lines": lines})
 
 
 def _box(charts: list[dict[str, Any]], chart: dict[str, Any]) -> str:
@@ -185,8 +189,8 @@ def _box(charts: list[dict[str, Any]], chart: dict[str, Any]) -> str:
 
 
 def _numbers_of(values: np.ndarray, digits: int = 4) -> list[float | None]:
-    """Rounded; None for NaN."""
-    return [None if np.isnan(v) else float(f"{v:.{digits}g}") for v in values.tolist()]
+    """Rounded; None for what is not finite."""
+    return [None if not np.isfinite(v) else float(f"{v:.{digits}g}") for v in values.tolist()]
 
 
 def _row(summary: Summary, label: str, cells: Iterable[str]) -> str:
@@ -209,52 +213,76 @@ def _numbers(summary: Summary) -> str:
     baseline = escape(summary.baseline or "")
     headings = ["method", "seeds", "final success", "area under curve"]
     levels = [f"{100 * threshold:.0f} %" for threshold in THRESHOLDS]
+    if summary.baseline:
+        headings += [f"area {MINUS} {baseline}", "verdict"]
     headings += [f"frames to {level}" for level in levels]
     if summary.baseline:
         headings += [f"ratio at {level}" for level in levels]
     tables = []
     for task in summary.tasks:
         rows = ""
-        for standing in (s for s in summary.standings if s.group.task == task):
+        for result in (one for one in summary.results if one.group.task == task):
             cells = [
-                f"<td>{len(standing.group.ends)}</td>",
-                f"<td>{_share(standing.final)}</td>",
-                f"<td>{_share(standing.area)}</td>",
-                *(_frames_cell(standing, reached) for reached in standing.reached),
+                f"<td>{len(result.group.ends)}</td>",
+                f"<td>{_share(result.final)}</td>",
+                f"<td>{_share(result.area)}</td>",
             ]
             if summary.baseline:
-                cells += [_ratio_cell(ratio) for ratio in standing.ratios]
-            rows += _row(summary, standing.group.label, cells)
+                cells += _difference_cells(result.difference)
+            cells += [_frames_cell(result, reached) for reached in result.reached]
+            if summary.baseline:
+                cells += [_ratio_cell(ratio) for ratio in result.ratios]
+            rows += _row(summary, result.group.label, cells)
         until = summary.budget(task) / 1e6
         tables.append(f"<h3>{escape(task)}, {until:.3g} M frames</h3>{_table(headings, rows)}")
     about = (
         f"Final success: the last {100 * FINAL_SHARE:.0f} % of the frames that all compared "
-        "seeds of the task have. Area: mean success over these frames. Frames to a success rate: "
-        "mean over seeds; a seed that never gets there counts with all its frames, which makes the "
-        "mean a lower bound (≥). "
+        "seeds of the task have. Area: mean success over these frames. Both with 95 % Student-t "
+        "intervals over seeds. Frames to a success rate: mean over seeds; a seed that never gets "
+        "there counts with all its frames, which makes the mean a lower bound (≥). "
     )
     if summary.baseline:
         about += (
-            f"Ratio: frames of {baseline} over frames of the method; bold where its interval "
-            "excludes 1, in brackets where both sides are only bounds. "
+            f"Area {MINUS} {baseline}: difference in percentage points, paired by seed, "
+            f"with a 95 % Student-t interval. {_verdicts(summary)} Ratio: frames of {baseline} "
+            "over frames of the method, with a 95 % Welch-t interval of its logarithm; bold where "
+            "the interval excludes 1, in brackets where both sides are only bounds."
         )
-    about += "Intervals are 95 %, bootstrapped over seeds."
     return _section("Numbers", about, "".join(tables))
 
 
-def _share(estimate: Estimate) -> str:
+def _verdicts(summary: Summary) -> str:
     return (
-        f"{100 * estimate.value:.1f} % "
-        f"<small>[{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]</small>"
+        f"Verdict: equivalent if the interval lies within ±{100 * summary.margin:g} points "
+        "(--margin), otherwise better or worse if it excludes 0, otherwise undecided."
     )
 
 
-def _frames_cell(standing: Standing, reached: np.ndarray) -> str:
+def _share(interval: Interval) -> str:
+    return (
+        f"{100 * interval.value:.1f} % "
+        f"<small>[{100 * interval.low:.1f}, {100 * interval.high:.1f}]</small>"
+    )
+
+
+def _difference_cells(difference: AreaDifference | None) -> list[str]:
+    if difference is None:
+        return [NOTHING, NOTHING]
+    interval = difference.interval
+    text = (
+        f"{100 * interval.value:+.1f} "
+        f"<small>[{100 * interval.low:+.1f}, {100 * interval.high:+.1f}]</small>"
+    )
+    kind = "" if difference.verdict == "undecided" else ' class="sure"'
+    return [f"<td>{text}</td>", f"<td{kind}>{difference.verdict}</td>"]
+
+
+def _frames_cell(result: GroupResult, reached: np.ndarray) -> str:
     there = ~np.isinf(reached)
     total = f"{there.sum()} of {len(reached)}"
     if not there.any():
         return f"<td>never <small>{total}</small></td>"
-    mean = np.where(there, reached, min(standing.group.ends)).mean() / 1e6
+    mean = np.where(there, reached, min(result.group.ends)).mean() / 1e6
     sign = "" if there.all() else "≥ "
     note = "" if there.all() else f" <small>{total}</small>"
     return f"<td>{sign}{mean:.3g} M{note}</td>"
@@ -263,16 +291,14 @@ def _frames_cell(standing: Standing, reached: np.ndarray) -> str:
 def _ratio_cell(ratio: Ratio | None) -> str:
     if ratio is None:
         return NOTHING
-    estimate = ratio.estimate
+    interval = ratio.interval
     sign = {"at least": "≥ ", "at most": "≤ "}.get(ratio.bound, "")
-    text = (
-        f"{sign}{estimate.value:.2f}{TIMES} "
-        f"<small>[{estimate.low:.2f}, {estimate.high:.2f}]</small>"
-    )
+    high = f"{interval.high:.2f}" if np.isfinite(interval.high) else "∞"
+    text = f"{sign}{interval.value:.2f}{TIMES} <small>[{interval.low:.2f}, {high}]</small>"
     if ratio.bound == "uncertain":
         return f"<td>({text})</td>"
-    sure = (estimate.low > 1 and ratio.bound != "at most") or (
-        estimate.high < 1 and ratio.bound != "at least"
+    sure = (interval.low > 1 and ratio.bound != "at most") or (
+        interval.high < 1 and ratio.bound != "at least"
     )
     return f'<td class="sure">{text}</td>' if sure else f"<td>{text}</td>"
 
@@ -280,6 +306,7 @@ def _ratio_cell(ratio: Ratio | None) -> str:
 def _across(summary: Summary, charts: list[dict[str, Any]]) -> str:
     content = ""
     if summary.comparisons:
+        baseline = escape(str(summary.baseline))
         rows = "".join(
             _row(
                 summary,
@@ -288,68 +315,88 @@ def _across(summary: Summary, charts: list[dict[str, Any]]) -> str:
                     f"<td>{len(comparison.tasks)}</td>",
                     f"<td>{_share(comparison.better_area)}</td>",
                     f"<td>{_share(comparison.better_final)}</td>",
+                    *_difference_cells(comparison.difference),
                 ],
             )
             for comparison in summary.comparisons
         )
-        headings = [f"better than {escape(str(summary.baseline))}", "tasks", "by area", "by final"]
-        content += f"<h3>Probability of improvement</h3>{_table(headings, rows)}"
-    if summary.profiles:
-        lines = [
-            {
-                "label": label,
-                "x": {"threshold": _numbers_of(PROFILE_THRESHOLDS)},
-                "bands": {"profile": [_numbers_of(line) for line in lines]},
-                "seeds": [],
-            }
-            for label, lines in summary.profiles.items()
+        headings = [
+            *("method", "tasks", "probability of improvement: by area", "by final success"),
+            *(f"area {MINUS} {baseline}", "verdict"),
         ]
-        title = "Performance profile: runs with a final success above τ"
-        chart = {"title": title, "percent": True, "kind": "profile", "lines": lines}
-        content += f'<h3>{escape(", ".join(summary.profile_tasks))}</h3><div class="charts">'
-        content += f"{_box(charts, chart)}</div>"
+        content += f"<h3>Against {baseline}</h3>{_table(headings, rows)}"
+    if summary.profiles:
+        content += f"<h3>{escape(', '.join(summary.profile_tasks))}</h3>"
+        content += _aggregates(summary) + _profile(summary, charts)
     elif len(summary.labels) > 1:
         content += "<p>No performance profile: no task was measured with all methods.</p>"
     about = (
-        "Probability of improvement: the chance that a seed of the method beats a seed of the "
-        "baseline on the same task, averaged over the tasks both have. Intervals are 95 %, "
-        "stratified by task."
+        "Probability of improvement: that a seed of the method beats a seed of the baseline on the "
+        "same task, averaged over the tasks both have, with Newcombe's 95 % interval. Area: mean "
+        f"of the tasks' differences, paired by seed, with a 95 % Student-t interval. "
+        f"{_verdicts(summary)} Interquartile means have expanded bootstrap intervals stratified by "
+        "task, shares of runs exact ones."
     )
     return _section("Across tasks", about, content) if content else ""
 
 
-def _ella(summary: Summary, charts: list[dict[str, Any]]) -> str:
+def _aggregates(summary: Summary) -> str:
+    rows = "".join(
+        _row(
+            summary,
+            label,
+            [
+                f"<td>{_share(summary.interquartile_mean(label, kind))}</td>"
+                for kind in ("final", "area")
+            ],
+        )
+        for label in summary.profiles
+    )
+    return _table(["interquartile mean over seeds and tasks", "final success", "area"], rows)
+
+
+def _profile(summary: Summary, charts: list[dict[str, Any]]) -> str:
+    lines = [
+        {
+            "label": label,
+            "x": {"threshold": _numbers_of(PROFILE_THRESHOLDS)},
+            "bands": {"profile": [_numbers_of(line) for line in lines]},
+            "seeds": [],
+        }
+        for label, lines in summary.profiles.items()
+    ]
+    title = "Performance profile: runs with a final success above τ"
+    chart = {"title": title, "percent": True, "kind": "profile", "lines": lines}
+    return f'<div class="charts">{_box(charts, chart)}</div>'
+
+
+def _panels(summary: Summary, panels: Panels, charts: list[dict[str, Any]]) -> str:
     boxes = ""
     for task in summary.tasks:
-        for name, title in ELLA_PANELS.items():
-            groups = [group for group in summary.of_task(task) if name in group.measures]
-            if any(not np.isnan(group.measures[name]).all() for group in groups):
-                what = title.replace("\n", " ")
-                boxes += _curve_box(charts, groups, name, f"{task}: {what}")
-    about = (
-        "What the method holds relevant: the size of an instruction's decomposition, and how the "
-        "relevance classifier compares with the truth on instructions of the task."
-    )
+        for column in panels.columns:
+            groups = [group for group in summary.of_task(task) if column.name in group.measures]
+            if any(not np.isnan(group.measures[column.name]).all() for group in groups):
+                boxes += _curve_box(charts, groups, column, task)
     charts_box = f'<div class="charts">{boxes}</div>'
-    return _section("ELLA's decompositions", about, charts_box) if boxes else ""
+    return _section(panels.title, panels.about, charts_box) if boxes else ""
 
 
-def _exhibits(exhibits: Sequence[Exhibits]) -> str:
+def _artefacts(artefacts: Sequence[Artefacts]) -> str:
     content = ""
-    for exhibit in exhibits:
+    for of_run in artefacts:
         figures = "".join(
-            f'<figure><img src="{picture.address}" alt="{escape(picture.name)}">'
-            f"<figcaption>{escape(picture.name)}</figcaption></figure>"
-            for picture in exhibit.pictures
+            f'<figure><img src="{image.address}" alt="{escape(image.name)}">'
+            f"<figcaption>{escape(image.name)}</figcaption></figure>"
+            for image in of_run.images
         )
-        content += f"<h3>{escape(_name(exhibit.run))}</h3>"
+        content += f"<h3>{escape(_name(of_run.run))}</h3>"
         content += f'<div class="charts">{figures}</div>' if figures else ""
-        content += "".join(map(_explanation, exhibit.explanations))
-    about = "Films, pictures and explanations found in the folders of the runs."
-    return _section("Films and decompositions", about, content) if content else ""
+        content += "".join(map(_explanation, of_run.explanations))
+    about = "Videos, images and explanations found in the directories of the runs."
+    return _section("Videos and explanations", about, content) if content else ""
 
 
-def _explanation(explanation: Explanation) -> str:
+def _explanation(explanation: StoredExplanation) -> str:
     chosen = [
         row
         for row in explanation.judgements
@@ -377,19 +424,19 @@ def _name(run: Run) -> str:
 def _runs(runs: Sequence[Run]) -> str:
     content = ""
     for run in runs:
-        versions = run.circumstances.get("versions")
+        versions = run.provenance.get("versions")
         told = {
-            "python": run.circumstances.get("python"),
+            "python": run.provenance.get("python"),
             **(versions if isinstance(versions, dict) else {}),
-            "device": run.circumstances.get("device"),
-            "devices": run.circumstances.get("devices"),
+            "device": run.provenance.get("device"),
+            "devices": run.provenance.get("devices"),
         }
         line = ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
         seeds = ", ".join(map(str, run.series))
         content += (
             f'<details class="run"><summary><b>{escape(_name(run))}</b>, seeds {escape(seeds)}'
             f"</summary><h3>Command</h3><pre>{escape(run.command or 'unknown')}</pre>"
-            f"<h3>Circumstances</h3><p>{escape(line or 'unknown')}</p><h3>Configuration</h3>"
+            f"<h3>Provenance</h3><p>{escape(line or 'unknown')}</p><h3>Configuration</h3>"
             f"<pre>{escape(json.dumps(run.config, indent=2))}</pre></details>"
         )
     return _section("Runs", "The exact command and configuration of every run.", content)

@@ -3,20 +3,9 @@
 import re
 from collections.abc import Sequence
 
-Colour = tuple[str, str]
-"""On a light and on a dark background."""
+from ella.methods.method import Colour
+from ella.report.method_styles import method_colours
 
-METHOD_COLOURS: dict[str, Colour] = {
-    "ppo": ("#0072b2", "#4fa8e0"),
-    "learn": ("#009e73", "#2cc79a"),
-    "ella": ("#d55e00", "#ff8533"),
-    "ella-oracle": ("#b8860b", "#f0c043"),
-    "ride": ("#a0498a", "#dd8fc4"),
-    "ella+ride": ("#3f3f3f", "#d8d8d8"),
-    "rnd": ("#56b4e9", "#9bd6fa"),
-    "noveld": ("#7a5c43", "#c9a588"),
-}
-"""In the order in which methods are listed."""
 _OTHERS: tuple[Colour, ...] = (
     ("#332288", "#9d8cf0"),
     ("#e7298a", "#ff7ac0"),
@@ -30,8 +19,8 @@ _OTHERS: tuple[Colour, ...] = (
 
 
 def ordered(labels: Sequence[str]) -> list[str]:
-    """Labels without repetition: known methods first, variants of one by their settings' size."""
-    known = list(METHOD_COLOURS)
+    """Labels without repetition: known methods first, variants of one by their settings."""
+    known = list(method_colours())
 
     def place(label: str) -> tuple[int, list[tuple[str, float]]]:
         method = label.split(",")[0]
@@ -46,9 +35,10 @@ def ordered(labels: Sequence[str]) -> list[str]:
 def colours(labels: Sequence[str]) -> dict[str, Colour]:
     """A colour for every label; of several variants of one method the first has the method's."""
     found: dict[str, Colour] = {}
-    free = [*_OTHERS, *(METHOD_COLOURS[name] for name in METHOD_COLOURS if name not in labels)]
+    of_methods = method_colours()
+    free = [*_OTHERS, *(colour for name, colour in of_methods.items() if name not in labels)]
     for label in labels:
-        colour = METHOD_COLOURS.get(label.split(",")[0])
+        colour = of_methods.get(label.split(",")[0])
         if colour is None or colour in found.values():
             unused = [other for other in free if other not in found.values()]
             colour = unused[0] if unused else free[len(found) % len(free)]

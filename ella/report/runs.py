@@ -1,7 +1,7 @@
-"""Reads run folders as they are: what is damaged or missing becomes a remark, the rest is used."""
+"""Reads run directories as they are: what is damaged or missing becomes a warning, the rest is
+used."""
 
 import json
-import math
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from ella.errors import InputError
+from ella.report.series import MAX_NUMBER, SUCCESS, Series, read_series
 from ella.runs.config_file import CONFIG_FILE, FIRST_VERSION, FORMAT_VERSION, current_table
 from ella.runs.directory import PROVENANCE_FILE
-from ella.runs.metrics import FILE_NAME, read_rows
+from ella.runs.metrics import FILE_NAME
 from ella.settings_table import flat
 from ella.training.settings import from_table, to_table
 
@@ -24,24 +25,10 @@ MAX_DEPTH = 4
 """Folders below a named one in which runs are looked for."""
 MAX_SEEDS = 100_000
 """More seeds than that in a configuration are damage."""
-MAX_NUMBER = 1e30
-"""Larger measurements are damage."""
-BONUS = "ella.bonus"
 MAX_LISTED = 12
-"""Seeds a remark names."""
+"""Seeds a warning lists."""
 _NOT_THE_METHOD = ("format_version", "seed", "seeds", "frames", "devices", "log")
 """Settings in which runs of one method may differ."""
-
-
-@dataclass(frozen=True)
-class Series:
-    """What one seed measured, line by line, by rising frames."""
-
-    frames: np.ndarray
-    """float[T]"""
-    values: dict[str, np.ndarray]
-    """Per column float[T]; NaN where nothing was measured. `episodes` counts those finished since
-    the run began."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +37,8 @@ class Run:
 
     path: Path
     config: dict[str, Any]
-    circumstances: dict[str, Any]
+    provenance: dict[str, Any]
+    """What run.json tells: command, versions, device."""
     series: dict[int, Series]
     """By seed."""
 
@@ -65,7 +53,7 @@ class Run:
     @property
     def command(self) -> str:
         """The command line, quoted for a shell; empty if it is not known."""
-        words = self.circumstances.get("command")
+        words = self.provenance.get("command")
         if not isinstance(words, list) or not words:
             return ""
         return shlex.join(["ella", *map(str, words[1:])])
@@ -100,6 +88,11 @@ class Run:
         return None
 
     @property
+    def shared_program(self) -> bool:
+        """Whether it was trained as one program with other runs, at any time."""
+        return any(part.get("trained_together_with") for part in _parts(self.provenance))
+
+    @property
     def has_success(self) -> bool:
         """Whether any seed measured the success of an episode."""
         return any(not np.isnan(_success(series)).all() for series in self.series.values())
@@ -124,51 +117,51 @@ def _resolved(config: dict[str, Any]) -> dict[str, Any]:
 def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     """All runs in the folders, and one line about each thing that is wrong or missing."""
     runs: list[Run] = []
-    remarks: list[str] = []
+    warnings: list[str] = []
     seen: set[Path] = set()
     for path in paths:
         if not path.is_dir():
-            remarks.append(f"{path}: {'not a folder' if path.exists() else 'does not exist'}")
+            warnings.append(f"{path}: {'not a folder' if path.exists() else 'does not exist'}")
             continue
-        known = len(remarks)
-        folders = list(_run_folders(path, MAX_DEPTH, remarks))
-        if not folders and len(remarks) == known:
-            remarks.append(f"{path}: holds no run")
+        known = len(warnings)
+        folders = list(_run_folders(path, MAX_DEPTH, warnings))
+        if not folders and len(warnings) == known:
+            warnings.append(f"{path}: holds no run")
         for folder in folders:
             if folder.resolve() in seen:
                 continue
             seen.add(folder.resolve())
             try:
-                runs.append(_read_run(folder, remarks))
+                runs.append(_read_run(folder, warnings))
             except InputError as error:
-                remarks.append(f"{folder}: left out: {error}")
-    runs = _without_repeated_seeds(runs, remarks)
-    remarks.extend(_mixtures(runs))
-    return runs, remarks
+                warnings.append(f"{folder}: left out: {error}")
+    runs = _without_repeated_seeds(runs, warnings)
+    warnings.extend(_mixtures(runs))
+    return runs, warnings
 
 
-def _run_folders(path: Path, depth: int, remarks: list[str]) -> Iterator[Path]:
+def _run_folders(path: Path, depth: int, warnings: list[str]) -> Iterator[Path]:
     """Folders with a run's files, and empty ones; nothing is looked for inside a run."""
     try:
         children = sorted(path.iterdir())
     except OSError as error:
-        remarks.append(f"{path}: cannot be read ({error.strerror})")
+        warnings.append(f"{path}: cannot be read ({error.strerror})")
         return
     if not children or any((path / name).exists() for name in RUN_FILES):
         yield path
     elif depth > 0:
         for child in children:
             if child.is_dir() and not child.is_symlink():
-                yield from _run_folders(child, depth - 1, remarks)
+                yield from _run_folders(child, depth - 1, warnings)
 
 
-def _read_run(folder: Path, remarks: list[str]) -> Run:
+def _read_run(folder: Path, warnings: list[str]) -> Run:
     if not any(folder.iterdir()):
         raise InputError("the folder is empty")
     config = _read_json(folder / CONFIG_FILE)
     version = config.get("format_version", FORMAT_VERSION)
     if version not in (FIRST_VERSION, FORMAT_VERSION):
-        remarks.append(
+        warnings.append(
             f"{folder}: {CONFIG_FILE} has format version {version}, this program's is "
             f"{FORMAT_VERSION}; read as far as it is understood"
         )
@@ -178,12 +171,15 @@ def _read_run(folder: Path, remarks: list[str]) -> Run:
     if not isinstance(config.get("method"), str):
         raise InputError(f"{CONFIG_FILE} names no method")
     try:
-        circumstances = _read_json(folder / PROVENANCE_FILE)
+        provenance = _read_json(folder / PROVENANCE_FILE)
     except InputError as error:
-        remarks.append(f"{folder}: {error}, so its command and versions are unknown")
-        circumstances = {}
-    run = Run(folder, config, circumstances, _read_series(folder, remarks))
-    remarks.extend(f"{folder}: {text}" for text in _gaps(run))
+        warnings.append(f"{folder}: {error}, so its command and versions are unknown")
+        provenance = {}
+    series, damaged = read_series(folder)
+    if damaged:
+        warnings.append(f"{folder}: {damaged} damaged line(s) of {FILE_NAME} left out")
+    run = Run(folder, config, provenance, series)
+    warnings.extend(f"{folder}: {text}" for text in _gaps(run))
     return run
 
 
@@ -197,47 +193,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise InputError(f"{path.name} is damaged (not a table)")
     return table
-
-
-def _read_series(folder: Path, remarks: list[str]) -> dict[int, Series]:
-    try:
-        rows = read_rows(folder)
-    except InputError as error:
-        is_there = not isinstance(error.__cause__, OSError)
-        wrong = "is damaged (not a table of text)" if is_there else "cannot be read"
-        raise InputError(f"{FILE_NAME} {wrong}") from error
-    by_seed: dict[int, dict[float, dict[str, float]]] = defaultdict(dict)
-    damaged = 0
-    for row in rows:
-        try:
-            numbers = {name: _finite(text) for name, text in row.items()}
-            if not numbers["frames"] > 0:
-                raise ValueError("no frames")
-            by_seed[int(row["seed"])][numbers["frames"]] = numbers
-        except (KeyError, TypeError, ValueError):
-            damaged += 1
-    if damaged:
-        remarks.append(f"{folder}: {damaged} damaged line(s) of {FILE_NAME} left out")
-    if not by_seed:
-        raise InputError(f"{FILE_NAME} has no measurements")
-    return {seed: _series(by_seed[seed]) for seed in sorted(by_seed)}
-
-
-def _finite(text: str) -> float:
-    """A number; NaN for nothing and for what no run can have measured."""
-    number = float(text or "nan")
-    return number if abs(number) < MAX_NUMBER else math.nan
-
-
-def _series(rows: dict[float, dict[str, float]]) -> Series:
-    frames = np.array(sorted(rows))
-    names = sorted({name for row in rows.values() for name in row} - {"seed", "frames"})
-    values = {name: np.array([rows[f].get(name, np.nan) for f in frames]) for name in names}
-    if "episodes" in values and "iteration" in values:
-        # The column is a mean per iteration since the line before.
-        iterations = np.diff(values["iteration"], prepend=0.0)
-        values["episodes"] = np.cumsum(np.nan_to_num(values["episodes"] * iterations))
-    return Series(frames, values)
 
 
 def _gaps(run: Run) -> Iterator[str]:
@@ -257,10 +212,10 @@ def _gaps(run: Run) -> Iterator[str]:
 
 
 def _success(series: Series) -> np.ndarray:
-    return series.values.get("success_rate", np.array([np.nan]))
+    return series.values.get(SUCCESS, np.array([np.nan]))
 
 
-def _without_repeated_seeds(runs: list[Run], remarks: list[str]) -> list[Run]:
+def _without_repeated_seeds(runs: list[Run], warnings: list[str]) -> list[Run]:
     """Drop what two folders both hold, so that no seed counts twice."""
     kept: list[Run] = []
     owners: dict[tuple[str, int], Path] = {}
@@ -271,7 +226,7 @@ def _without_repeated_seeds(runs: list[Run], remarks: list[str]) -> list[Run]:
             if (key, seed) in owners:
                 repeated[owners[key, seed]].append(seed)
         for owner, seeds in repeated.items():
-            remarks.append(f"{run.path}: seed(s) {_listed(seeds)} are in {owner} too; left out")
+            warnings.append(f"{run.path}: seed(s) {_listed(seeds)} are in {owner} too; left out")
         own = {seed: series for seed, series in run.series.items() if (key, seed) not in owners}
         if own:
             owners |= {(key, seed): run.path for seed in own}
@@ -280,11 +235,11 @@ def _without_repeated_seeds(runs: list[Run], remarks: list[str]) -> list[Run]:
 
 
 def _mixtures(runs: Sequence[Run]) -> Iterator[str]:
-    """Circumstances in which the runs differ although results are compared."""
+    """Versions and devices in which the runs differ although results are compared."""
     tables: dict[str, Counter[str]] = defaultdict(Counter)
     for run in runs:
         found: dict[str, set[str]] = defaultdict(set)
-        for part in _parts(run.circumstances):
+        for part in _parts(run.provenance):
             versions = part.get("versions")
             for name in ("ella", "jax"):
                 if isinstance(versions, dict) and name in versions:
@@ -299,11 +254,11 @@ def _mixtures(runs: Sequence[Run]) -> Iterator[str]:
             yield f"the runs mix {what}: {listed}".replace("(1 runs)", "(1 run)")
 
 
-def _parts(circumstances: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of a run's start, and of every time it went on."""
-    resumed = circumstances.get("resumed")
+def _parts(provenance: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of a run's start, and of every time it was resumed."""
+    resumed = provenance.get("resumed")
     later = resumed if isinstance(resumed, list) else []
-    return [circumstances, *(part for part in later if isinstance(part, dict))]
+    return [provenance, *(part for part in later if isinstance(part, dict))]
 
 
 def _listed(seeds: Sequence[int]) -> str:

@@ -1,21 +1,24 @@
-"""A run as it stands: its shaper and the train states of its newest checkpoint."""
+"""Reads a run as it stands, also while it trains: nothing is trained and nothing is written."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from ella.errors import InputError
-from ella.methods.ella import EllaMethod
 from ella.ppo.iteration import TrainState, init_train_state
 from ella.runs import directory as run_directory
+from ella.runs.checkpoint import CheckpointStore, fingerprint
 from ella.runs.config_file import read_run
-from ella.runs.planned_run import PlannedRun
-from ella.runs.training_run import run_shaper, store_of
+from ella.runs.identity import what_differs
+from ella.runs.policies import load_policy
 from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.shaper import AbstractRewardShaper, Sum
+from ella.training.assembly import build_shaper
+from ella.training.policy import Policy
 from ella.training.program import training_key
 from ella.training.settings import TrainingSettings
 from ella.world.environment import make
@@ -34,42 +37,127 @@ class RestoredRun:
 
     def seed(self, index: int) -> TrainState:
         """One seed's train state."""
-        if not 0 <= index < self.settings.seeds:
-            raise InputError(f"seed index {index} is outside 0..{self.settings.seeds - 1}")
+        _check_seed_index(self.settings, index)
         return jax.tree.map(lambda leaf: leaf[index], self.states)
 
     def ella(self, index: int) -> tuple[EllaShaper, EllaState]:
         """ELLA and its state in one seed, also where it is a part of a sum."""
-        shaper, state = self.shaper, self.seed(index).shaper
-        if isinstance(shaper, EllaShaper):
-            return shaper, state
-        if isinstance(shaper, Sum):
-            for name, part in shaper.parts.items():
-                if isinstance(part, EllaShaper):
-                    return part, state[name]
-        raise InputError(
-            f"the run was trained with method '{self.settings.method.name}', without ELLA"
-        )
+        name = _ella_part(self.shaper)
+        if name is None:
+            raise _without_ella(self.settings)
+        state = self.seed(index).shaper
+        if isinstance(self.shaper, Sum):
+            part = self.shaper.parts[name]
+            assert isinstance(part, EllaShaper)
+            return part, state[name]
+        assert isinstance(self.shaper, EllaShaper)
+        return self.shaper, state
 
 
 def has_ella(directory: Path) -> bool:
-    """Whether a run was trained with ELLA and still has what that learned."""
-    _, settings = read_run(directory)
-    with_ella = any(isinstance(part, EllaMethod) for part in settings.method.parts)
-    return with_ella and (directory / run_directory.CHECKPOINTS).is_dir()
+    """Whether a run is trained with ELLA and has a checkpoint of what that learned."""
+    spec, settings = read_run(directory)
+    is_saved = bool(_checkpoints(directory, spec, settings).paths())
+    return is_saved and _ella_part(_untrained_shaper(spec, settings)) is not None
+
+
+def check_has_ella(directory: Path, seed_index: int) -> TaskSpec:
+    """The run's task, if `restore_run(directory).ella(seed_index)` can be expected to succeed:
+    tells cheaply what is wrong before anything large is read."""
+    spec, settings = read_run(directory)
+    _check_seed_index(settings, seed_index)
+    if _ella_part(_untrained_shaper(spec, settings)) is None:
+        raise _without_ella(settings)
+    if not _checkpoints(directory, spec, settings).paths():
+        raise InputError(f"{directory} has no checkpoint yet")
+    return spec
 
 
 def restore_run(directory: Path) -> RestoredRun:
-    """The newest whole checkpoint of a run, with everything it was trained with."""
+    """The newest complete checkpoint of a run, with the shaper it is trained with."""
     spec, settings = read_run(directory)
-    env, shaper = make(spec), run_shaper(directory, spec, settings)
+    states, iteration = _newest_states(directory, spec, settings)
+    shaper = _stored_shaper(directory, spec, settings)
+    return RestoredRun(spec, settings, shaper, states, iteration)
+
+
+def newest_policy(directory: Path, seed_index: int = 0) -> Policy:
+    """The newest policy of one of a run's seeds: the exported one, or that of the newest checkpoint
+    where a running, killed or resumed run has gone further."""
+    spec, settings = read_run(directory)
+    _check_seed_index(settings, seed_index)
+    saved = _checkpoints(directory, spec, settings).paths()
+    saved_frames = int(saved[-1].stem) * settings.ppo.frames_per_iteration if saved else -1
+    exported = None
+    if list((directory / run_directory.POLICIES).glob("seed-*.safetensors")):
+        exported = load_policy(directory, seed_index)
+    if exported is not None and exported.frames >= saved_frames:
+        return exported
+    if not saved:
+        raise InputError(f"{directory} has neither policies nor a checkpoint yet")
+    states, iteration = _newest_states(directory, spec, settings)
+    network, statistics = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf[seed_index]), (states.network, states.statistics)
+    )
+    frames = iteration * settings.ppo.frames_per_iteration
+    return Policy(spec, network, statistics, settings.seed_numbers[seed_index], frames)
+
+
+def _newest_states(
+    directory: Path, spec: TaskSpec, settings: TrainingSettings
+) -> tuple[TrainState, int]:
+    """(train states with the seed axis, iterations done) of the newest complete checkpoint."""
+    env, shaper = make(spec), _untrained_shaper(spec, settings)
 
     def start(seeds: jax.Array) -> PyTree:
         keys = jax.vmap(training_key)(seeds)
         return jax.vmap(lambda key: init_train_state(env, settings.ppo, shaper, key=key))(keys)
 
     like = jax.eval_shape(start, jnp.zeros(settings.seeds, jnp.uint32))
-    found = store_of(PlannedRun(spec, settings, directory)).restore_newest(like)
+    found = _checkpoints(directory, spec, settings).restore_newest(like)
     if found is None:
         raise InputError(f"{directory} has no checkpoint yet")
-    return RestoredRun(spec, settings, shaper, found.state, found.iteration)
+    return found.state, found.iteration
+
+
+def _stored_shaper(
+    directory: Path, spec: TaskSpec, settings: TrainingSettings
+) -> AbstractRewardShaper:
+    """The shaper a run is trained with; its arrays are those kept in the run's directory."""
+    shaper = _untrained_shaper(spec, settings)
+    arrays, static = eqx.partition(shaper, eqx.is_array)
+    if not jax.tree.leaves(arrays):
+        return shaper
+    place = directory / run_directory.SHAPER
+    found = _store(place, spec, settings).restore_newest(arrays)
+    if found is None:
+        raise InputError(f"{place} is missing: the run's offline networks cannot be read")
+    return eqx.combine(jax.tree.map(jnp.asarray, found.state), static)
+
+
+def _untrained_shaper(spec: TaskSpec, settings: TrainingSettings) -> AbstractRewardShaper:
+    """A shaper of the shape of the run's, without its offline networks' weights."""
+    return build_shaper(spec, settings, trained=False)
+
+
+def _checkpoints(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> CheckpointStore:
+    return _store(directory / run_directory.CHECKPOINTS, spec, settings)
+
+
+def _store(place: Path, spec: TaskSpec, settings: TrainingSettings) -> CheckpointStore:
+    return CheckpointStore(place, fingerprint(what_differs(spec, settings)))
+
+
+def _ella_part(shaper: AbstractRewardShaper) -> str | None:
+    """The name of the part of a sum that is ELLA, "" for ELLA alone, None without."""
+    parts = shaper.parts if isinstance(shaper, Sum) else {"": shaper}
+    return next((name for name, part in parts.items() if isinstance(part, EllaShaper)), None)
+
+
+def _without_ella(settings: TrainingSettings) -> InputError:
+    return InputError(f"the run was trained with method '{settings.method.name}', without ELLA")
+
+
+def _check_seed_index(settings: TrainingSettings, index: int) -> None:
+    if not 0 <= index < settings.seeds:
+        raise InputError(f"seed index {index} is outside 0..{settings.seeds - 1}")

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
 
 from ella.errors import InputError, unknown_name
-from ella.intervals import Estimate, bootstrap_mean, wilson
+from ella.intervals import SHARE, Interval, student_t, wilson
 from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics, act
 from ella.training.policy import Policy
 from ella.training.program import held_out_key
@@ -37,12 +37,12 @@ class Episodes:
     length: np.ndarray
 
     @property
-    def success_rate(self) -> Estimate:
+    def success_rate(self) -> Interval:
         return wilson(int(self.success.sum()), len(self.success))
 
     @property
-    def mean_return(self) -> Estimate:
-        return bootstrap_mean(self.reward)
+    def mean_return(self) -> Interval:
+        return student_t(self.reward, SHARE)
 
 
 def evaluate(

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int32
 
-from ella.errors import InputError
+from ella.errors import InputError, unknown_name
 from ella.world.encoding import (
     COLOUR_NAMES,
     DOOR,
@@ -56,8 +56,10 @@ VOCABULARY_SIZE = len(VOCABULARY) + 1
 CLAUSE_KINDS = {"goto": GOTO, "open": OPEN_DOOR, "pickup": PICK_UP, "putnext": PUT_NEXT}
 CONNECTORS = {SINGLE: "", AND: " and ", BEFORE: ", then ", AFTER: " after you "}
 ARTICLES = ("the", "a")
+VERBS = ("go", "open", "pick", "put")
+OBJECT_NAMES = ("door", "key", "ball", "box")
 
-_OBJECT = rf"(the|a) ({'|'.join(COLOUR_NAMES)}) (door|key|ball|box)"
+_OBJECT = rf"(the|a) ({'|'.join(COLOUR_NAMES)}) ({'|'.join(OBJECT_NAMES)})"
 _CLAUSE_PATTERNS = {
     GOTO: re.compile(rf"go to {_OBJECT}"),
     OPEN_DOOR: re.compile(rf"open {_OBJECT}"),
@@ -175,11 +177,28 @@ def _parse_clause(part: str, text: str) -> Clause:
         if (kind == OPEN_DOOR) != (phrases[0].type == DOOR) and kind != GOTO:
             break
         return Clause(kind, phrases)
+    _check_words(part, text)
     raise InputError(
         f"cannot understand '{part}' in '{text}'; a clause is 'go to X', 'open X', 'pick up X' or "
         "'put X next to Y', where X is like 'the red ball' or 'a grey door', and two clauses are "
         "joined by ' and ', ', then ' or ' after you '"
     )
+
+
+def _check_words(part: str, text: str) -> None:
+    """Refuse a clause with a word no instruction has, naming it and what could stand there."""
+    words = part.replace(",", " ").split()
+    for word, before in zip(words, ["", *words], strict=False):
+        if word in VOCABULARY:
+            continue
+        kind, known = "word", VOCABULARY
+        if not before:
+            kind, known = "verb", VERBS
+        elif before in ARTICLES:
+            kind, known = "colour", COLOUR_NAMES
+        elif before in COLOUR_NAMES:
+            kind, known = "object", OBJECT_NAMES
+        raise InputError(f"'{text}': {unknown_name(kind, word, known)}")
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def test_a_figure_is_trained_drawn_and_not_trained_again(tmp_path: Path, capsys)
     assert "unlock-maze-ppo" in page.read_text()
     metrics = tmp_path / "out" / "smoke" / "unlock-maze-ppo" / "metrics.csv"
     trained = metrics.read_text()
-    assert list((metrics.parent / "exhibits").glob("*.gif"))
+    assert list((metrics.parent / "artefacts").glob("*.gif"))
 
     # As if another command had trained another of the figure's runs.
     other = metrics.parent.with_name("unlock-maze-ride")
@@ -106,7 +106,7 @@ def test_a_figure_is_trained_drawn_and_not_trained_again(tmp_path: Path, capsys)
     assert main(words) == 0
     said = capsys.readouterr().err
     assert "1 of 1 runs are done already" in said
-    assert "filming" not in said
+    assert "recording" not in said
     assert "unlock-maze-ride" in page.read_text()
     assert metrics.read_text() == trained
     assert main([*words, "--json"]) == 0

@@ -17,7 +17,7 @@ from PIL import Image
 import ella
 from ella.cli import main
 from ella.commands.play import split_keys
-from ella.episodes.episode import expert_policy, random_policy, record
+from ella.episodes.episode import expert_actor, random_actor, record
 from ella.world import compiled
 from ella.world.encoding import DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
 
@@ -65,7 +65,7 @@ def world():
 
 
 @pytest.mark.parametrize("policy", ["expert", "random"])
-def test_show_writes_the_film_it_says(world, policy, tmp_path, capsys):
+def test_show_writes_the_video_it_says(world, policy, tmp_path, capsys):
     words = ["show", "goto-room", "--policy", policy, "--seed", "3", "--out", str(tmp_path / "x")]
     assert main(words) == 0
     said = capsys.readouterr().out
@@ -74,23 +74,23 @@ def test_show_writes_the_film_it_says(world, policy, tmp_path, capsys):
         f"goto-room-{policy}-3.gif",
         f"goto-room-{policy}-3.png",
     ]
-    chosen = expert_policy(world) if policy == "expert" else random_policy(3)
-    shots = record(world, chosen, compiled.reset(world, jax.random.key(3)))
-    assert f"after {len(shots) - 1} steps" in said
-    assert shots[0].description["mission"] in said
-    with Image.open(paths[0]) as film:
-        assert film.n_frames == len(shots)
-    with Image.open(paths[1]) as strip:
-        assert strip.width > 160
+    chosen = expert_actor(world) if policy == "expert" else random_actor(3)
+    frames = record(world, chosen, compiled.reset(world, jax.random.key(3)))
+    assert f"after {len(frames) - 1} steps" in said
+    assert frames[0].description["mission"] in said
+    with Image.open(paths[0]) as video:
+        assert video.n_frames == len(frames)
+    with Image.open(paths[1]) as sheet:
+        assert sheet.width > 160
     if policy == "expert":
         assert "done, reward" in said
 
 
-def test_the_expert_is_filmed_to_the_end_of_its_plan(world):
-    shots = record(world, expert_policy(world), compiled.reset(world, jax.random.key(0)))
-    assert shots[-1].marks[-1].kind == "success"
-    assert [shot.description["step_count"] for shot in shots] == list(range(len(shots)))
-    assert all(shot.view is not None and shot.view.shape == (7, 7, 3) for shot in shots)
+def test_the_expert_is_recorded_to_the_end_of_its_plan(world):
+    frames = record(world, expert_actor(world), compiled.reset(world, jax.random.key(0)))
+    assert frames[-1].marks[-1].kind == "success"
+    assert [frame.description["step_count"] for frame in frames] == list(range(len(frames)))
+    assert all(frame.view is not None and frame.view.shape == (7, 7, 3) for frame in frames)
 
 
 @pytest.mark.parametrize(

@@ -40,16 +40,19 @@ PATIENCE = 120.0
 def write_run():
     """Writes a run whose seeds rise linearly from 0 to full success, each a bit later."""
 
-    def write(folder, *, task="goto-room", lines=20, until=0.5, versions=None, **settings):
+    def write(
+        folder, *, task="goto-room", lines=20, until=0.5, versions=None, together=(), **settings
+    ):
         chosen = Settings(**{"seeds": 3, "frames": 1_000_000, **settings})
         folder.mkdir(parents=True)
         write_config(folder, tasks.find(task), chosen)
-        circumstances = {
+        provenance = {
             "command": ["/somewhere/ella", "train", task, "--method", chosen.method],
             "versions": versions or {"ella": "0.1.0", "jax": "0.10.2"},
             "device": "a device",
+            **({"trained_together_with": list(together)} if together else {}),
         }
-        (folder / "run.json").write_text(json.dumps(circumstances))
+        (folder / "run.json").write_text(json.dumps(provenance))
         extra = ("decomposition_size", "relevance_accuracy") if "ella" in chosen.method else ()
         names = ("success_rate", "episodes", *extra)
         file = MetricsFile(folder, names, chosen.seed_numbers)

@@ -14,8 +14,7 @@ from PIL import Image
 
 from ella.cli import main
 from ella.report.figures import write_figures
-from ella.report.page import render
-from ella.report.page_script import SCRIPT
+from ella.report.page import asset, render
 from ella.report.summary import summarise
 
 EVIL = '</script><img src="x" onerror="document.title=1"><b id="evil">$x_$'
@@ -115,6 +114,39 @@ def test_axis_and_band_can_be_chosen_and_survive_a_reload(browser, page):
     assert browser.problems == []
 
 
+def test_runs_trained_as_one_program_have_no_axis_of_seconds(write_run, tmp_path):
+    write_run(tmp_path / "ppo", together=["ella"])
+    write_run(tmp_path / "ella", method="ella", together=["ppo"])
+    page = render(summarise([tmp_path]))
+    assert '"axes":["frames","episodes"]' in page
+    assert 'data-value="seconds"' not in page
+    assert "have no curve over seconds" in page
+    # A run of its own brings the axis back, for itself alone.
+    write_run(tmp_path / "learn", method="learn")
+    summary = summarise([tmp_path])
+    assert '"axes":["frames","episodes","seconds"]' in render(summary)
+    assert [group.label for group in summary.groups if "seconds" in group.clocks] == ["learn"]
+
+
+def test_differences_are_paired_by_seed_and_judged_by_the_margin(write_run, tmp_path):
+    write_run(tmp_path / "ppo", until=0.50)
+    write_run(tmp_path / "ella", until=0.46, method="ella")
+    write_run(tmp_path / "learn", until=0.50, method="learn", seed=7)
+    words = {}
+    for margin in (0.001, 0.1):
+        summary = summarise([tmp_path], margin=margin)
+        ppo, learn, ella = summary.results
+        assert (ppo.difference, learn.difference) == (None, None)  # itself; no seed in common
+        # Every seed is a bit later than the one before, with either method: pairs differ less.
+        assert ella.difference.interval.value == pytest.approx(0.02, abs=0.005)
+        width = ella.difference.interval.high - ella.difference.interval.low
+        assert width < (ella.area.high - ella.area.low) / 4
+        words[margin] = ella.difference.verdict
+        assert summary.comparisons[-1].difference == ella.difference
+        assert f">{words[margin]}</td>" in render(summary)
+    assert words == {0.001: "better", 0.1: "equivalent"}
+
+
 def test_hovering_tells_the_values(browser, page):
     browser.open(page)
     x, y = browser.centre(".chart svg")
@@ -150,8 +182,8 @@ def test_text_from_files_is_only_text(browser, write_run, tmp_path):
     config["task"]["name"] = EVIL
     config["method"] = f"ella, {EVIL}"
     (run / "config.json").write_text(json.dumps(config))
-    circumstances = {"command": ["ella", EVIL], "versions": {"ella": EVIL}, "device": EVIL}
-    (run / "run.json").write_text(json.dumps(circumstances))
+    provenance = {"command": ["ella", EVIL], "versions": {"ella": EVIL}, "device": EVIL}
+    (run / "run.json").write_text(json.dumps(provenance))
     judgement = {"text": EVIL, "probability": 1.0, "in_dataset": True, "oracle": True}
     explanation = {"instruction": EVIL, "judgements": [judgement]}
     (run / "why.json").write_text(json.dumps(explanation))
@@ -169,14 +201,14 @@ def test_text_from_files_is_only_text(browser, write_run, tmp_path):
     assert write_figures(summary, tmp_path / "figures")
 
 
-def test_films_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path):
+def test_videos_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path):
     run = write_run(tmp_path / "run", method="ella")
-    (run / "films").mkdir()
+    (run / "exhibits").mkdir()
     frames = [Image.new("RGB", (40, 30), colour) for colour in ("red", "blue")]
-    frames[0].save(run / "films" / "agent.gif", save_all=True, append_images=frames[1:])
-    frames[0].save(run / "films" / "agent.png")
+    frames[0].save(run / "exhibits" / "agent.gif", save_all=True, append_images=frames[1:])
+    frames[0].save(run / "exhibits" / "agent.png")
     frames[0].save(run / "relevance.png")
-    (run / "broken.gif").write_bytes(b"no film")
+    (run / "broken.gif").write_bytes(b"no video")
     rows = [
         {"text": "go to the red ball", "probability": 0.9, "in_dataset": True, "oracle": True},
         {"text": "go to the grey box", "probability": 0.1, "in_dataset": False, "oracle": False},
@@ -185,7 +217,7 @@ def test_films_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path)
     browser.open(write_page([run], tmp_path / "index.html"))
     assert browser.problems == []
     captions = "[...document.querySelectorAll('figcaption')].map((x) => x.textContent)"
-    assert browser.value(captions) == ["films/agent.gif", "relevance.png"]
+    assert browser.value(captions) == ["exhibits/agent.gif", "relevance.png"]
     widths = "[...document.querySelectorAll('figure img')].map((x) => x.naturalWidth)"
     assert browser.value(widths) == [40, 40]
     text = browser.value("document.body.innerText")
@@ -196,7 +228,7 @@ def test_films_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("text", "remark"),
+    ("text", "warning"),
     [
         ("[" * 100_000, "damaged, not shown"),
         ('{"instruction": ', "damaged, not shown"),
@@ -205,15 +237,15 @@ def test_films_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path)
         (explanation_text("-0.1"), "1 damaged judgement(s) not shown"),
     ],
 )
-def test_a_damaged_explanation_is_told_and_the_rest_shown(write_run, tmp_path, text, remark):
+def test_a_damaged_explanation_is_told_and_the_rest_shown(write_run, tmp_path, text, warning):
     run = write_run(tmp_path / "run")
     (run / "a.json").write_text(text)
     (run / "b.json").write_text(explanation_text("0.9"))
     summary = summarise([run], baseline="ppo")
-    assert summary.remarks == (f"{run / 'a.json'}: {remark}",)
+    assert summary.warnings == (f"{run / 'a.json'}: {warning}",)
     page = render(summary)
     assert "get it (b.json)" in page
-    assert page.count("go to the red ball") == 2 - ("judgement" not in remark)
+    assert page.count("go to the red ball") == 2 - ("judgement" not in warning)
 
 
 def test_the_first_line_of_a_run_is_a_dot(browser, write_run, tmp_path):
@@ -237,7 +269,7 @@ def test_command_writes_page_and_figures(write_run, tmp_path, capsys):
     write_run(tmp_path / "runs" / "ppo", until=0.8)
     write_run(tmp_path / "runs" / "ella", until=0.4, method="ella")
     (tmp_path / "runs" / "empty").mkdir()
-    (tmp_path / "runs" / "ella" / "broken.gif").write_bytes(b"no film")
+    (tmp_path / "runs" / "ella" / "broken.gif").write_bytes(b"no video")
     out = tmp_path / "report"
     assert main(["report", str(tmp_path / "runs"), "--out", str(out)]) == 0
     said = capsys.readouterr()
@@ -261,7 +293,7 @@ def test_command_writes_page_and_figures(write_run, tmp_path, capsys):
         assert common < 0.99, name
     # The file is ASCII in every locale, and the policy knows the program by its bytes.
     assert "goto-room: success rate" in (out / "index.html").read_text(encoding="ascii")
-    assert SCRIPT.isascii()
+    assert asset("page.js").isascii()
 
 
 @pytest.mark.parametrize(
@@ -276,6 +308,8 @@ def test_command_writes_page_and_figures(write_run, tmp_path, capsys):
             for number, shown in [("0", "0"), ("inf", "inf"), ("nan", "nan"), ("1e12", "1e+12")]
         ),
         (["{tmp}", "--out", "{tmp}/file"], "{tmp}/file is a file; name a folder"),
+        (["{tmp}", "--margin", "-1"], "margin must be >= 0, got -1"),
+        (["{tmp}", "--margin", "nan"], "margin must be >= 0, got nan"),
     ],
 )
 def test_bad_input_is_one_line(words, said, tmp_path, capsys):
@@ -286,6 +320,15 @@ def test_bad_input_is_one_line(words, said, tmp_path, capsys):
     assert main(["report", *words]) == 2
     assert capsys.readouterr().err == f"ella: {said.format(tmp=tmp_path)}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_unknown_baseline_is_one_line_with_the_nearest(write_run, tmp_path, capsys):
+    write_run(tmp_path / "runs" / "ella", method="ella")
+    write_run(tmp_path / "runs" / "ppo")
+    words = ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "report")]
+    assert main([*words, "--baseline", "pppo"]) == 2
+    assert capsys.readouterr().err == "ella: unknown baseline 'pppo'; did you mean ppo?\n"
+    assert not (tmp_path / "report").exists()
 
 
 def test_watching_follows_a_run_until_interrupted(write_run, tmp_path):

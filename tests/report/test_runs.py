@@ -16,9 +16,9 @@ from ella.report.summary import summarise
 from ella.training.settings import EllaOptions, LearnOptions, Settings
 
 
-def test_a_whole_run_is_read_without_remarks(write_run, tmp_path):
-    runs, remarks = read_runs([write_run(tmp_path / "a", method="ella")])
-    assert remarks == []
+def test_a_whole_run_is_read_without_warnings(write_run, tmp_path):
+    runs, warnings = read_runs([write_run(tmp_path / "a", method="ella")])
+    assert warnings == []
     (run,) = runs
     assert (run.task, run.method, list(run.series)) == ("goto-room", "ella", [0, 1, 2])
     assert run.command == "ella train goto-room --method ella"
@@ -34,13 +34,13 @@ def test_runs_are_found_below_a_folder_once(write_run, tmp_path):
     write_run(tmp_path / "main" / "goto" / "ella", method="ella")
     (tmp_path / "main" / "notes").mkdir()
     (tmp_path / "main" / "notes" / "readme.txt").write_text("no run")
-    runs, remarks = read_runs([tmp_path, tmp_path / "main"])
+    runs, warnings = read_runs([tmp_path, tmp_path / "main"])
     assert sorted(run.method for run in runs) == ["ella", "ppo"]
-    assert remarks == []
+    assert warnings == []
 
 
 @pytest.mark.parametrize(
-    ("damage", "remark"),
+    ("damage", "warning"),
     [
         (lambda run: (run / "config.json").write_text('{"task": '), "config.json is damaged"),
         (lambda run: (run / "config.json").write_text("[1]"), "config.json is damaged"),
@@ -55,14 +55,14 @@ def test_runs_are_found_below_a_folder_once(write_run, tmp_path):
         (lambda run: [file.unlink() for file in run.iterdir()], "the folder is empty"),
     ],
 )
-def test_a_damaged_run_is_left_out_and_the_rest_drawn(write_run, tmp_path, damage, remark):
+def test_a_damaged_run_is_left_out_and_the_rest_drawn(write_run, tmp_path, damage, warning):
     write_run(tmp_path / "good")
     damage(write_run(tmp_path / "bad", seed=10))
     summary = summarise([tmp_path])
     assert [run.path.name for run in summary.runs] == ["good"]
-    (found,) = summary.remarks
+    (found,) = summary.warnings
     assert found.startswith(str(tmp_path / "bad"))
-    assert remark in found
+    assert warning in found
 
 
 def test_nothing_to_draw_is_one_line(tmp_path):
@@ -81,10 +81,10 @@ def edit_lines(run, change):
 def test_damaged_lines_are_counted_and_a_cut_line_is_dropped(write_run, tmp_path):
     run = write_run(tmp_path / "a", seeds=1)
     edit_lines(run, lambda x: [*x[:2], "garbage\n", "0,x,y\n", *x[2:-1], x[-1][:20]])
-    (read,), remarks = read_runs([run])
+    (read,), warnings = read_runs([run])
     assert len(read.series[0].frames) == 19
-    assert any("2 damaged line(s)" in remark for remark in remarks)
-    assert any("not finished: 0.95 of 1 million frames" in remark for remark in remarks)
+    assert any("2 damaged line(s)" in warning for warning in warnings)
+    assert any("not finished: 0.95 of 1 million frames" in warning for warning in warnings)
 
 
 def test_absurd_numbers_do_not_stop_a_report(write_run, tmp_path):
@@ -93,7 +93,7 @@ def test_absurd_numbers_do_not_stop_a_report(write_run, tmp_path):
     edit_lines(other, lambda x: [*x[:-1], "0,300,1e20,1,1,1e308,4,-1e200,inf\n"])
     summary = summarise([tmp_path])
     assert [group.label for group in summary.groups] == ["ppo", "ella"]
-    assert all(np.isfinite(standing.area.value) for standing in summary.standings)
+    assert all(np.isfinite(result.area.value) for result in summary.results)
     assert "<table>" in render(summary)
 
 
@@ -102,7 +102,7 @@ def test_an_absurd_number_of_frames_does_not_stop_a_report(write_run, tmp_path, 
     run = write_run(tmp_path / "a")
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**config, "frames": frames}))
-    assert summarise([run]).remarks == ()
+    assert summarise([run]).warnings == ()
 
 
 def test_a_run_that_stopped_early_is_drawn_but_not_compared(write_run, tmp_path):
@@ -112,11 +112,11 @@ def test_a_run_that_stopped_early_is_drawn_but_not_compared(write_run, tmp_path)
     summary = summarise([tmp_path])
     assert summary.labels == ["ppo", "ella"]
     assert summary.budget("goto-room") == 1_000_000
-    (standing,) = summary.standings
-    assert (standing.group.label, standing.final.value) == ("ella", 1)
+    (result,) = summary.results
+    assert (result.group.label, result.final.value) == ("ella", 1)
     assert list(summary.profiles) == ["ella"]
     assert summary.comparisons == []
-    told = [remark for remark in summary.remarks if "not compared" in remark]
+    told = [warning for warning in summary.warnings if "not compared" in warning]
     assert told == [
         f"{cut}: drawn as far as it goes but not compared: it stopped at 0.05 of 1 million frames, "
         "while others of goto-room have 1"
@@ -129,29 +129,29 @@ def test_seeds_of_a_run_that_stopped_early_do_not_count_with_others(write_run, t
     edit_lines(write_run(tmp_path / "cut", seed=3), lambda lines: lines[:4])
     summary = summarise([tmp_path])
     assert len(summary.groups[0].ends) == 6
-    assert summary.standings[0].group.ends == (1_000_000,) * 3
+    assert summary.results[0].group.ends == (1_000_000,) * 3
 
 
 def test_runs_that_all_go_on_are_compared_as_far_as_they_are(write_run, tmp_path):
     edit_lines(write_run(tmp_path / "a"), lambda lines: lines[:19])
     edit_lines(write_run(tmp_path / "b", method="ella"), lambda lines: lines[:25])
     summary = summarise([tmp_path])
-    assert [standing.group.label for standing in summary.standings] == ["ppo", "ella"]
+    assert [result.group.label for result in summary.results] == ["ppo", "ella"]
     assert summary.budget("goto-room") == 300_000
     assert (
         f"goto-room: compared over the first 0.3 of 0.4 million frames, all that {tmp_path / 'a'} "
         "has"
-    ) in summary.remarks
+    ) in summary.warnings
 
 
 def test_a_run_that_was_asked_for_less_cuts_its_task_and_is_named(write_run, tmp_path):
     write_run(tmp_path / "a", frames=100_000)
     write_run(tmp_path / "b", method="ella")
     summary = summarise([tmp_path])
-    assert len(summary.standings) == 2
+    assert len(summary.results) == 2
     assert summary.budget("goto-room") == 100_000
-    (remark,) = summary.remarks
-    assert remark.endswith(f"first 0.1 of 1 million frames, all that {tmp_path / 'a'} has")
+    (warning,) = summary.warnings
+    assert warning.endswith(f"first 0.1 of 1 million frames, all that {tmp_path / 'a'} has")
 
 
 def test_missing_and_short_seeds_are_told(write_run, tmp_path):
@@ -160,10 +160,10 @@ def test_missing_and_short_seeds_are_told(write_run, tmp_path):
         run,
         lambda lines: [x for i, x in enumerate(lines) if x[0] != "1" and (x[0] != "2" or i < 30)],
     )
-    (read,), remarks = read_runs([run])
+    (read,), warnings = read_runs([run])
     assert list(read.series) == [0, 2]
-    assert any("no measurements of seed(s) 1 of 3" in remark for remark in remarks)
-    assert any("seed(s) 2 end before the others" in remark for remark in remarks)
+    assert any("no measurements of seed(s) 1 of 3" in warning for warning in warnings)
+    assert any("seed(s) 2 end before the others" in warning for warning in warnings)
     summary = summarise([run])
     assert summary.budget("goto-room") == read.series[2].frames[-1]
 
@@ -175,8 +175,8 @@ def test_mixed_versions_are_told_and_drawn(write_run, tmp_path):
     (other / "config.json").write_text(json.dumps({**config, "format_version": 9}))
     summary = summarise([tmp_path])
     assert len(summary.groups) == 2
-    assert any("format version 9" in remark for remark in summary.remarks)
-    assert any("mix versions of ella: 0.1.0 (1 run), 0.2.0" in x for x in summary.remarks)
+    assert any("format version 9" in warning for warning in summary.warnings)
+    assert any("mix versions of ella: 0.1.0 (1 run), 0.2.0" in x for x in summary.warnings)
 
 
 def test_a_run_that_went_on_elsewhere_is_told(write_run, tmp_path):
@@ -184,17 +184,17 @@ def test_a_run_that_went_on_elsewhere_is_told(write_run, tmp_path):
     table = json.loads((run / "run.json").read_text())
     elsewhere = {"device": "another device", "versions": {"ella": "0.3.0"}}
     (run / "run.json").write_text(json.dumps({**table, "resumed": [elsewhere, "damage"]}))
-    remarks = summarise([run]).remarks
-    assert any("mix versions of ella" in line and "0.3.0 (1 run)" in line for line in remarks)
-    assert any("mix devices" in line and "another device" in line for line in remarks)
+    warnings = summarise([run]).warnings
+    assert any("mix versions of ella" in line and "0.3.0 (1 run)" in line for line in warnings)
+    assert any("mix devices" in line and "another device" in line for line in warnings)
 
 
-def test_a_run_without_its_circumstances_is_drawn(write_run, tmp_path):
+def test_a_run_without_its_provenance_is_drawn(write_run, tmp_path):
     run = write_run(tmp_path / "a")
     (run / "run.json").unlink()
     summary = summarise([run])
     assert summary.runs[0].command == ""
-    assert "its command and versions are unknown" in summary.remarks[0]
+    assert "its command and versions are unknown" in summary.warnings[0]
 
 
 def test_seeds_of_one_experiment_are_joined_but_never_counted_twice(write_run, tmp_path):
@@ -203,16 +203,16 @@ def test_seeds_of_one_experiment_are_joined_but_never_counted_twice(write_run, t
     summary = summarise([tmp_path])
     (group,) = summary.groups
     assert (group.label, len(group.ends)) == ("ppo", 3)
-    assert any("seed(s) 1 are in" in remark for remark in summary.remarks)
+    assert any("seed(s) 1 are in" in warning for warning in summary.warnings)
 
 
 def test_repeated_seeds_are_told_with_the_folder_each_is_in(write_run, tmp_path):
     write_run(tmp_path / "f", seeds=1)
     write_run(tmp_path / "g", seeds=1, seed=1)
     write_run(tmp_path / "h")
-    runs, remarks = read_runs([tmp_path])
+    runs, warnings = read_runs([tmp_path])
     assert [list(run.series) for run in runs] == [[0], [1], [2]]
-    assert remarks == [
+    assert warnings == [
         f"{tmp_path / 'h'}: seed(s) {seed} are in {tmp_path / owner} too; left out"
         for seed, owner in enumerate("fg")
     ]
@@ -244,12 +244,12 @@ def test_the_bonus_that_a_task_has_by_default_is_told(write_run, tmp_path):
 def test_the_papers_bonuses_are_one_setting(write_run, tmp_path):
     for task in ("unlock-maze", "openpick-maze"):
         write_run(tmp_path / task, task=task, method="ella")
-    assert summarise([tmp_path], baseline="ella").remarks == ()
+    assert summarise([tmp_path], baseline="ella").warnings == ()
     config = json.loads((tmp_path / "unlock-maze" / "config.json").read_text())
     config["ella"]["bonus"] = 2.0
     (tmp_path / "unlock-maze" / "config.json").write_text(json.dumps(config))
-    (remark,) = summarise([tmp_path], baseline="ella").remarks
-    assert remark == "ella has other settings on other tasks: ella.bonus"
+    (warning,) = summarise([tmp_path], baseline="ella").warnings
+    assert warning == "ella has other settings on other tasks: ella.bonus"
 
 
 def test_settings_that_an_old_configuration_lacks_are_the_defaults(write_run, tmp_path):
@@ -291,17 +291,17 @@ def test_variants_of_the_baseline_are_told(write_run, tmp_path):
     assert (
         f"several variants of the baseline 'ppo': compared with '{slow}'; --baseline chooses "
         "another"
-    ) in summary.remarks
-    assert summarise([tmp_path], baseline=fast).remarks == ()
+    ) in summary.warnings
+    assert summarise([tmp_path], baseline=fast).warnings == ()
     # With another task, where there is no choice, no variant is called like the baseline.
     write_run(tmp_path / "goto-room")
     summary = summarise([tmp_path])
     assert summary.baseline == "ppo"
-    assert not any(any(s.ratios) for s in summary.standings if s.group.task == "unlock-maze")
+    assert not any(any(s.ratios) for s in summary.results if s.group.task == "unlock-maze")
     assert (
         "unlock-maze: nothing is compared with 'ppo', which it does not have; --baseline can name "
         f"'{slow}', '{fast}'"
-    ) in summary.remarks
+    ) in summary.warnings
 
 
 def test_variants_are_in_the_order_of_their_numbers():
@@ -322,8 +322,8 @@ def test_other_settings_on_another_task_are_told(write_run, tmp_path):
     write_run(tmp_path / "a")
     ppo = dataclasses.replace(Settings().ppo, discount=0.5)
     write_run(tmp_path / "b", task="pick-maze", ppo=ppo)
-    (remark,) = summarise([tmp_path]).remarks
-    assert remark == "ppo has other settings on other tasks: ppo.discount"
+    (warning,) = summarise([tmp_path]).warnings
+    assert warning == "ppo has other settings on other tasks: ppo.discount"
 
 
 def test_numbers_of_straight_lines(write_run, tmp_path):
@@ -331,13 +331,13 @@ def test_numbers_of_straight_lines(write_run, tmp_path):
     write_run(tmp_path / "ppo", until=1.0, seeds=1)
     write_run(tmp_path / "ella", until=0.5, seeds=1, method="ella")
     summary = summarise([tmp_path])
-    slow, fast = summary.standings
+    slow, fast = summary.results
     assert (slow.group.label, fast.group.label) == ("ppo", "ella")
     assert fast.final.value == pytest.approx(1)
     assert slow.area.value == pytest.approx(0.5, abs=0.01)
     assert fast.area.value == pytest.approx(0.75, abs=0.01)
     assert [float(frames[0]) for frames in slow.reached] == [250_000, 500_000, 900_000]
-    ratios = [ratio.estimate.value for ratio in fast.ratios if ratio]
+    ratios = [ratio.interval.value for ratio in fast.ratios if ratio]
     assert ratios == pytest.approx([250 / 150, 2, 2])
     assert summary.comparisons[0].better_area.value == 1
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ella.intervals import Interval
 from ella.report import statistics
 
 
@@ -20,24 +21,46 @@ def test_interquartile_mean_ignores_an_outlier():
     assert statistics.interquartile_mean(np.array([0.4, 0.5, 0.6, 1e9])) == pytest.approx(0.55)
 
 
-def every_draw(values):
-    """All equally likely bootstrap samples of a few values."""
-    return np.array(list(itertools.product(values, repeat=len(values))))
+def test_point_estimates_are_rliables():
+    """rliable flattens runs and tasks for the interquartile mean and the profile, and averages
+    over tasks the share of pairs of runs that are won, a tie counting half. Worked out by hand."""
+    method = [np.array([0.1, 0.4, 0.6, 0.7]), np.array([0.9, 0.8, 0.8, 1.0])]
+    baseline = [np.array([0.2, 0.4, 0.5, 0.3]), np.array([0.8, 0.7, 0.9, 0.6])]
+    aggregate = statistics.bootstrap_interval(method, statistics.interquartile_mean)
+    assert aggregate.value == pytest.approx((0.6 + 0.7 + 0.8 + 0.8) / 4)
+    chance = statistics.probability_of_improvement(method, baseline)
+    assert chance.value == pytest.approx((10.5 / 16 + 12.5 / 16) / 2)
+    share, _, _ = statistics.performance_profile(method, np.array([0.0, 0.5, 0.8, 0.9, 1.0]))
+    np.testing.assert_allclose(share, [1, 6 / 8, 2 / 8, 1 / 8, 0])
 
 
 def test_bootstrap_interval_agrees_with_all_possible_draws():
     values = np.array([0.0, 0.1, 0.35, 0.8, 1.0])
-    exact = np.quantile(every_draw(values).mean(axis=1), (0.025, 0.975))
-    found = statistics.aggregate_interval([values], statistics.mean)
-    assert found.value == pytest.approx(values.mean())
-    np.testing.assert_allclose((found.low, found.high), exact, atol=0.04)
+    draws = np.array(list(itertools.product(values, repeat=len(values))))
+    # Student-t's 97.5 % quantile of 4 degrees of freedom is 2.776.
+    tail = stats.norm.cdf(-2.776 * np.sqrt(5 / 4))
+    exact = np.quantile(statistics.interquartile_mean(draws), (tail, 1 - tail))
+    found = statistics.bootstrap_interval([values], statistics.interquartile_mean)
+    np.testing.assert_allclose((found.low, found.high), exact, atol=0.05)
 
 
 def test_bootstrap_is_stratified():
     # Tasks differ, seeds within a task do not: a stratified draw can change nothing.
     scores = [np.full(3, 0.1), np.full(5, 0.9)]
-    found = statistics.aggregate_interval(scores, statistics.mean)
-    assert found.low == pytest.approx(found.high) == pytest.approx((3 * 0.1 + 5 * 0.9) / 8)
+    found = statistics.bootstrap_interval(scores, statistics.interquartile_mean)
+    assert found.low == pytest.approx(found.high) == pytest.approx(found.value)
+
+
+def test_a_single_seed_bounds_nothing():
+    one, more = np.array([0.5]), np.array([0.1, 0.2])
+    found = statistics.bootstrap_interval([one, more], statistics.interquartile_mean, (0, 1))
+    assert (found.low, found.high) == (0, 1)
+    _, low, high = statistics.curve_interval(one[None], statistics.interquartile_mean, (0, 1))
+    assert (low[0], high[0]) == (0, 1)
+    chance = statistics.probability_of_improvement([one], [np.array([0.1])])
+    assert (chance.value, chance.low, chance.high) == (1, 0, 1)
+    ratio = statistics.frames_ratio(one, more, (9, 9))
+    assert (ratio.interval.low, ratio.interval.high) == (0, np.inf)
 
 
 def test_curve_interval_is_the_interval_of_every_point():
@@ -47,7 +70,7 @@ def test_curve_interval_is_the_interval_of_every_point():
     value, low, high = statistics.curve_interval(curves, statistics.interquartile_mean)
     for point in (0, 1, 3):
         known = curves[~np.isnan(curves[:, point]), point]
-        expected = statistics.aggregate_interval([known], statistics.interquartile_mean)
+        expected = statistics.bootstrap_interval([known], statistics.interquartile_mean)
         found = (value[point], low[point], high[point])
         np.testing.assert_allclose(found, (expected.value, expected.low, expected.high))
     assert np.isnan([value[2], low[2], high[2]]).all()
@@ -70,10 +93,25 @@ def test_probability_of_improvement_is_the_mann_whitney_share():
     assert mirrored.value == pytest.approx(1 - found.value)
 
 
-@pytest.mark.parametrize(("left", "chance"), [([2.0, 3.0], 1), ([0.0, 0.0], 0), ([1.0, 1.0], 0.5)])
-def test_sure_outcomes_have_no_width(left, chance):
-    found = statistics.probability_of_improvement([np.array(left)], [np.array([1.0, 1.0])])
-    assert (found.value, found.low, found.high) == (chance, chance, chance)
+def newcombe_limit(value, count):
+    """The other end of Newcombe's interval of `count` against `count` seeds where all pairs are
+    won (`value` 1) or lost (0), on a grid."""
+    p = np.linspace(0, 1, 200_001)[1:-1]
+    shared = 1 + (count - 1) * ((1 - p) / (2 - p) + p / (1 + p))
+    error = stats.t.ppf(0.975, 2 * count - 2) * np.sqrt(p * (1 - p) * shared) / count
+    inside = p[np.abs(value - p) <= error]
+    return inside.min() if value == 1 else inside.max()
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_sure_outcomes_keep_a_width(value):
+    left, right = np.full(8, float(value)), np.full(8, 0.5)
+    found = statistics.probability_of_improvement([left], [right])
+    low, high = sorted((value, newcombe_limit(value, 8)))
+    assert (found.value, found.low, found.high) == pytest.approx((value, low, high), abs=1e-4)
+    # Six tasks tell more than one.
+    more = statistics.probability_of_improvement([left] * 6, [right] * 6)
+    assert more.high - more.low < (found.high - found.low) / 2
 
 
 def test_performance_profile_counts_runs_above():
@@ -81,11 +119,24 @@ def test_performance_profile_counts_runs_above():
     thresholds = np.array([0.0, 0.1, 0.5, 0.9])
     share, low, high = statistics.performance_profile(scores, thresholds)
     np.testing.assert_allclose(share, [1, 0.75, 0.25, 0])
-    assert (low <= share).all()
-    assert (share <= high).all()
-    # Within the first task at most both seeds are 0.5, within the second both 0.9.
-    assert low[1] == 0.5
-    assert high[2] == 0.5
+    for index, above in enumerate((4, 3, 1, 0)):
+        exact = stats.binomtest(above, 4).proportion_ci(0.95, method="exact")
+        assert (low[index], high[index]) == pytest.approx((exact.low, exact.high))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (-0.04, 0.04, "equivalent"),
+        (0.01, 0.04, "equivalent"),
+        (0.01, 0.06, "better"),
+        (-0.06, -0.01, "worse"),
+        (-0.06, 0.01, "undecided"),
+        (-0.2, 0.2, "undecided"),
+    ],
+)
+def test_verdicts_against_a_margin(low, high, word):
+    assert statistics.verdict(Interval((low + high) / 2, low, high), margin=0.05) == word
 
 
 def test_area_of_known_shapes():
@@ -125,10 +176,10 @@ def test_ratio_of_frames_and_its_interval():
     found = statistics.frames_ratio(baseline, method, (20.0, 20.0))
     assert found is not None
     assert found.bound == ""
-    assert found.estimate.value == pytest.approx(2)
-    # Of 16 equally likely pairs of draws one is 8/6 and one is 12/4: each more than 2.5 %.
-    assert found.estimate.low == pytest.approx(8 / 6)
-    assert found.estimate.high == pytest.approx(3)
+    assert found.interval.value == pytest.approx(2)
+    # Both standard errors are a fifth of the mean; Welch's degrees of freedom are 2.
+    factor = np.exp(stats.t.ppf(0.975, 2) * np.sqrt(2 * 0.2**2))
+    assert (found.interval.low, found.interval.high) == pytest.approx((2 / factor, 2 * factor))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +194,7 @@ def test_seeds_that_never_got_there_make_bounds(baseline, method, bound, value):
     found = statistics.frames_ratio(np.array(baseline), np.array(method), (20.0, 40.0))
     assert found is not None
     assert found.bound == bound
-    assert found.estimate.value == pytest.approx(value)
+    assert found.interval.value == pytest.approx(value)
 
 
 def test_no_ratio_where_nobody_got_there():

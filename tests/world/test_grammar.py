@@ -127,6 +127,28 @@ def test_sentences_outside_the_grammar_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "go to the pink ball",
+            "unknown colour 'pink'; known: red, green, blue, purple, yellow, grey",
+        ),
+        ("go to the red bal", "unknown object 'bal'; did you mean ball"),
+        ("fetch the red ball", "unknown verb 'fetch'; known: go, open, pick, put"),
+        ("Go to the red ball", "unknown verb 'Go'; did you mean go"),
+        ("go to the red ball, then go to the blue sofa", "unknown object 'sofa'; known: door, key"),
+        ("go towards the red ball", "unknown word 'towards'"),
+    ],
+)
+def test_an_unknown_word_is_named_with_those_that_could_stand_there(
+    text: str, message: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        parse(text)
+    assert str(caught.value).startswith(f"'{text}': {message}")
+
+
+@pytest.mark.parametrize(
     ("task", "text"),
     [
         ("goto-room", "open the red door"),

@@ -1,6 +1,3 @@
-"""The program inside the report's page: draws the charts and answers the controls."""
-
-SCRIPT = r"""
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -240,4 +237,3 @@ SCRIPT = r"""
   redraw();
   if (data.refresh) setTimeout(() => location.reload(), 1000 * data.refresh);
 })();
-"""

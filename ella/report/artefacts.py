@@ -1,4 +1,4 @@
-"""What lies in run folders besides numbers: films, pictures, explanations of instructions."""
+"""Artefacts in run directories: videos, images, explanations of instructions."""
 
 import base64
 import json
@@ -10,15 +10,15 @@ from typing import Any
 from ella.report.runs import RUN_FILES, Run
 
 MAX_BYTES = 6_000_000
-"""Of one film or picture on a page."""
+"""Of one video or image on a page."""
 MAX_TOTAL_BYTES = 60_000_000
-"""Of all films and pictures on a page."""
+"""Of all videos and images on a page."""
 _SIGNATURES = {".gif": (b"GIF8", "image/gif"), ".png": (b"\x89PNG", "image/png")}
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A film or picture, ready to stand in a page."""
+class EmbeddedImage:
+    """A video or image, ready to stand in a page."""
 
     name: str
     address: str
@@ -26,8 +26,8 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """What a run held relevant to an instruction: rows of `ella explain --json`."""
+class StoredExplanation:
+    """What a run called relevant to an instruction: a file of `ella explain --json`."""
 
     name: str
     instruction: str
@@ -35,62 +35,62 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Exhibits:
-    """All of one run."""
+class Artefacts:
+    """Those of one run."""
 
     run: Run
-    pictures: tuple[Picture, ...]
-    explanations: tuple[Explanation, ...]
+    images: tuple[EmbeddedImage, ...]
+    explanations: tuple[StoredExplanation, ...]
 
 
-def collect(runs: Sequence[Run]) -> tuple[list[Exhibits], list[str]]:
-    """The exhibits of the runs that have any, and remarks on what is left out."""
-    found: list[Exhibits] = []
-    remarks: list[str] = []
+def collect(runs: Sequence[Run]) -> tuple[list[Artefacts], list[str]]:
+    """The artefacts of the runs that have any, and warnings about what is left out."""
+    found: list[Artefacts] = []
+    warnings: list[str] = []
     room = MAX_TOTAL_BYTES
     for run in runs:
-        pictures = []
-        films = {path.with_suffix("") for path in run.files((".gif",))}
+        images = []
+        videos = {path.with_suffix("") for path in run.files((".gif",))}
         for path in run.files(tuple(_SIGNATURES)):
-            if path.suffix == ".png" and path.with_suffix("") in films:
-                continue  # A strip of a film that is shown.
+            if path.suffix == ".png" and path.with_suffix("") in videos:
+                continue  # The contact sheet of a video that is shown.
             signature, kind = _SIGNATURES[path.suffix]
             try:
                 size = path.stat().st_size
                 if size > min(MAX_BYTES, room):
-                    remarks.append(f"{path}: too large for the page ({size / 1e6:.1f} MB)")
+                    warnings.append(f"{path}: too large for the page ({size / 1e6:.1f} MB)")
                     continue
                 content = path.read_bytes()
             except OSError as error:
-                remarks.append(f"{path}: cannot be read ({error.strerror})")
+                warnings.append(f"{path}: cannot be read ({error.strerror})")
                 continue
             if not content.startswith(signature):
-                remarks.append(f"{path}: damaged, not shown")
+                warnings.append(f"{path}: damaged, not shown")
                 continue
             room -= size
             address = f"data:{kind};base64,{base64.b64encode(content).decode()}"
-            pictures.append(Picture(str(path.relative_to(run.path)), address))
+            images.append(EmbeddedImage(str(path.relative_to(run.path)), address))
         explanations = tuple(
             explanation
             for path in run.files((".json",))
             if path.name not in RUN_FILES
-            for explanation in [_read_explanation(path, run.path, remarks)]
+            for explanation in [_read_explanation(path, run.path, warnings)]
             if explanation is not None
         )
-        if pictures or explanations:
-            found.append(Exhibits(run, tuple(pictures), explanations))
-    return found, remarks
+        if images or explanations:
+            found.append(Artefacts(run, tuple(images), explanations))
+    return found, warnings
 
 
-def _read_explanation(path: Path, folder: Path, remarks: list[str]) -> Explanation | None:
+def _read_explanation(path: Path, folder: Path, warnings: list[str]) -> StoredExplanation | None:
     """An explanation, or None if the file is damaged or something else."""
     try:
         table = json.loads(path.read_text())
     except OSError as error:
-        remarks.append(f"{path}: cannot be read ({error.strerror})")
+        warnings.append(f"{path}: cannot be read ({error.strerror})")
         return None
     except (ValueError, RecursionError):
-        remarks.append(f"{path}: damaged, not shown")
+        warnings.append(f"{path}: damaged, not shown")
         return None
     if not isinstance(table, dict) or not isinstance(table.get("instruction"), str):
         return None
@@ -99,8 +99,8 @@ def _read_explanation(path: Path, folder: Path, remarks: list[str]) -> Explanati
         return None
     rows = tuple(row for row in judgements if _is_judgement(row))
     if len(rows) < len(judgements):
-        remarks.append(f"{path}: {len(judgements) - len(rows)} damaged judgement(s) not shown")
-    return Explanation(str(path.relative_to(folder)), table["instruction"], rows)
+        warnings.append(f"{path}: {len(judgements) - len(rows)} damaged judgement(s) not shown")
+    return StoredExplanation(str(path.relative_to(folder)), table["instruction"], rows)
 
 
 def _is_judgement(row: Any) -> bool:

@@ -1,0 +1,225 @@
+"""Runs grouped by task and method, as curves over the same windows of frames."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ella.report import statistics
+from ella.report.method_styles import drawn_columns, is_default_of_task
+from ella.report.palette import ordered
+from ella.report.runs import Run
+from ella.report.series import CLOCKS, SUCCESS, Series
+
+MEASURES = (SUCCESS, *drawn_columns())
+"""Measurements the report draws."""
+POINTS = 200
+"""Points of a curve, at most: log lines are averaged over windows of frames."""
+FINAL_SHARE = 0.1
+"""Part of the frames, at their end, over which the final success rate is taken."""
+SHORT_SHARE = 0.5
+"""A run that has less than this of the frames it was asked for, and of those another run of its
+task has, is not compared."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The seeds of one method on one task."""
+
+    task: str
+    label: str
+    runs: tuple[Run, ...]
+    frames: np.ndarray
+    """float[T]: ends of the windows."""
+    clocks: dict[str, np.ndarray]
+    """Per clock float[T]: its mean over seeds at these frames. Without seconds where a run was
+    trained as one program with others: they all end at the same second."""
+    measures: dict[str, np.ndarray]
+    """Per measurement float[seeds, T]; NaN before and after a seed's measurements."""
+    seeds: tuple[int, ...]
+    ends: tuple[float, ...]
+    """Frames of each seed."""
+
+    @property
+    def success(self) -> np.ndarray:
+        """float[seeds, T]"""
+        return self.measures[SUCCESS]
+
+
+def final_success(group: Group, until: float) -> np.ndarray:
+    """float[seeds]: mean success over the last tenth of the frames up to `until`; the measurement
+    nearest to `until` where there is none in the last tenth. NaN where a seed measured nothing."""
+    scores = np.full(len(group.success), np.nan)
+    for index, curve in enumerate(group.success):
+        known = ~np.isnan(curve)
+        if not known.any():
+            continue
+        late = known & (group.frames <= until) & (group.frames > (1 - FINAL_SHARE) * until)
+        nearest = np.abs(group.frames[known] - until).argmin()
+        scores[index] = curve[late].mean() if late.any() else curve[known][nearest]
+    return scores
+
+
+def area(group: Group, until: float) -> np.ndarray:
+    """float[seeds]: area under the success curve up to `until`, as a share of the largest. NaN
+    where a seed measured nothing."""
+    return statistics.area_under_curve(group.frames, group.success, until)
+
+
+def paired_differences(group: Group, other: Group, until: float) -> np.ndarray:
+    """Areas of `group` less those of `other`, one for each seed that both have."""
+    ours, theirs = (
+        {seed: value for seed, value in zip(one.seeds, area(one, until), strict=True)}
+        for one in (group, other)
+    )
+    found = np.array([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
+    return found[~np.isnan(found)]
+
+
+def group_runs(runs: Sequence[Run]) -> tuple[list[Group], list[Group], list[str]]:
+    """Runs of one task and one label together, on the task's windows: as they are drawn, and as
+    they are compared; and warnings."""
+    drawn: list[Group] = []
+    compared: list[Group] = []
+    warnings: list[str] = []
+    by_task: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_task[run.task].append(run)
+    for task, of_task in sorted(by_task.items()):
+        members: dict[str, list[Run]] = defaultdict(list)
+        for run, label in zip(of_task, _labels(of_task), strict=True):
+            members[label].append(run)
+        width = _window(of_task)
+        short = _cut_short(of_task)
+        warnings.extend(short.values())
+        compared_runs: list[Run] = []
+        for label, same in members.items():
+            group = _group(task, label, same, width)
+            if np.isnan(group.success).all():
+                warnings.append(f"{task}, {label}: nothing to draw, no success was measured")
+                continue
+            drawn.append(group)
+            kept = [run for run in same if run.path not in short]
+            if any(run.has_success for run in kept):
+                is_whole = len(kept) == len(same)
+                compared.append(group if is_whole else _group(task, label, kept, width))
+                compared_runs += kept
+        warnings.extend(_shortest_run(task, compared_runs, width))
+    warnings.extend(_different_settings(drawn))
+    return drawn, compared, warnings
+
+
+def _cut_short(runs: Sequence[Run]) -> dict[Path, str]:
+    """Warnings about runs that must not decide over how many frames their task is compared."""
+    longest = max((run.end for run in runs if run.has_success), default=0.0)
+    return {
+        run.path: f"{run.path}: drawn as far as it goes but not compared: it stopped at "
+        f"{run.end / 1e6:.3g} of {run.asked_frames / 1e6:.3g} million frames, while others of "
+        f"{run.task} have {longest / 1e6:.3g}"
+        for run in runs
+        if run.asked_frames is not None and run.end < SHORT_SHARE * min(run.asked_frames, longest)
+    }
+
+
+def _shortest_run(task: str, runs: Sequence[Run], width: float) -> Iterator[str]:
+    """Which of the compared runs ends a window or more before the longest one."""
+    if not runs:
+        return
+    shortest, longest = min(runs, key=lambda run: run.shared_end), max(run.end for run in runs)
+    if longest - shortest.shared_end >= width:
+        yield (
+            f"{task}: compared over the first {shortest.shared_end / 1e6:.3g} of "
+            f"{longest / 1e6:.3g} million frames, all that {shortest.path} has"
+        )
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """A name for each run of a task: its method, and where that is not enough the settings in
+    which it differs from other runs of the method."""
+    tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for run in runs:
+        tables[run.method].append(run.identity)
+    differing = {method: _differing(same) for method, same in tables.items()}
+    labels = []
+    for run in runs:
+        names = differing[run.method]
+        told = [f"{name.split('.')[-1]}={run.identity.get(name)}" for name in names]
+        labels.append(", ".join([run.method, *told]))
+    return labels
+
+
+def _differing(tables: Sequence[dict[str, Any]]) -> list[str]:
+    """Names that do not have the same value in all the tables."""
+    names = {name for table in tables for name in table}
+    return sorted(name for name in names if len({repr(table.get(name)) for table in tables}) > 1)
+
+
+def _different_settings(groups: Sequence[Group]) -> list[str]:
+    """Labels that stand for different settings on different tasks, although taken together."""
+    warnings = []
+    for label in ordered([group.label for group in groups]):
+        firsts = [group.runs[0] for group in groups if group.label == label]
+        names = [
+            n for n in _differing([run.identity for run in firsts]) if not n.startswith("task.")
+        ]
+        names = [
+            name
+            for name in names
+            if not all(is_default_of_task(name, run.identity.get(name), run.task) for run in firsts)
+        ]
+        if names:
+            warnings.append(f"{label} has other settings on other tasks: {', '.join(names)}")
+    return warnings
+
+
+def _window(runs: Sequence[Run]) -> float:
+    """Frames averaged into a point: whole log lines, and at most `POINTS` points."""
+    series = [series for run in runs for series in run.series.values()]
+    interval = max(float(np.median(np.diff(s.frames, prepend=0.0))) for s in series)
+    end = max(s.frames[-1] for s in series)
+    return interval * math.ceil(end / interval / POINTS)
+
+
+def _group(task: str, label: str, runs: Sequence[Run], width: float) -> Group:
+    by_seed = [(seed, series) for run in runs for seed, series in run.series.items()]
+    seeds, series = zip(*by_seed, strict=True)
+    ends = tuple(float(s.frames[-1]) for s in series)
+    frames = width * np.arange(1, max(1, math.ceil(round(max(ends) / width, 6))) + 1)
+    names = [m for m in MEASURES if m == SUCCESS or any(m in s.values for s in series)]
+    measures = {name: np.stack([_resampled(s, name, frames) for s in series]) for name in names}
+    clocks = {}
+    for name in CLOCKS:
+        if name == "seconds" and any(run.shared_program for run in runs):
+            continue
+        values = np.stack([_resampled(s, name, frames, last=True) for s in series])
+        if not np.isnan(values).all(axis=0).any():
+            clocks[name] = np.nanmean(values, axis=0)
+    # The last window may be cut short.
+    frames[-1] = min(frames[-1], max(ends))
+    return Group(task, label, tuple(runs), frames, clocks, measures, seeds, ends)
+
+
+def _resampled(series: Series, name: str, edges: np.ndarray, *, last: bool = False) -> np.ndarray:
+    """A column as its mean (or its last value) in the window before each edge, float[T]. Windows
+    without a measurement are interpolated, those after the end are NaN."""
+    values = series.values.get(name, np.full(len(series.frames), np.nan))
+    known = ~np.isnan(values)
+    width = edges[0]
+    place = np.ceil(np.round(series.frames[known] / width, 6)).astype(int).clip(1) - 1
+    found = np.full(len(edges), np.nan)
+    if not known.any():
+        return found
+    if last:
+        found[place] = values[known]
+    else:
+        totals = np.bincount(place, values[known], len(edges))
+        counts = np.bincount(place, minlength=len(edges))
+        np.divide(totals, counts, out=found, where=counts > 0)
+    filled = np.flatnonzero(~np.isnan(found))
+    inner = np.arange(filled[0], filled[-1] + 1)
+    found[inner] = np.interp(inner, filled, found[filled])
+    return found

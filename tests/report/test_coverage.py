@@ -1,0 +1,117 @@
+"""How often the report's intervals cover the truth, by simulation with eight seeds a task."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ella.intervals import mean_of_strata
+from ella.report import statistics
+
+SEEDS = 8
+LEAST_COVERAGE = 0.93
+SCORES = {
+    "normal": stats.norm(0.5, 0.1),
+    "uniform": stats.uniform(),
+    "high": stats.beta(8, 2),
+    "low": stats.beta(2, 8),
+    "solved": stats.beta(20, 1),
+    "two modes": stats.beta(0.5, 0.5),
+}
+
+
+def covered(intervals, truth):
+    return np.mean([one.low <= truth <= one.high for one in intervals])
+
+
+def true_interquartile_mean(distributions):
+    """Of the mixture: the mean of the middle half of very many quantiles."""
+    levels = (np.arange(100_000) + 0.5) / 100_000
+    together = np.concatenate([distribution.ppf(levels) for distribution in distributions])
+    return statistics.interquartile_mean(together)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_the_interquartile_mean_of_a_curve_is_covered(name):
+    """Every point is a sample of its own."""
+    curves = SCORES[name].rvs((SEEDS, 600), random_state=0)
+    truth = true_interquartile_mean([SCORES[name]])
+    _, low, high = statistics.curve_interval(curves, statistics.interquartile_mean)
+    assert np.mean((low <= truth) & (truth <= high)) >= LEAST_COVERAGE
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("high", "low"), ("high", "normal", "low"), ("solved", "low") * 3, tuple(SCORES)],
+    ids=["2 tasks", "3 tasks", "6 tasks apart", "6 tasks"],
+)
+def test_the_interquartile_mean_over_tasks_is_covered(names):
+    samples = [SCORES[name].rvs((300, SEEDS), random_state=i) for i, name in enumerate(names)]
+    found = [
+        statistics.bootstrap_interval(scores, statistics.interquartile_mean, seed=seed)
+        for seed, scores in enumerate(zip(*samples, strict=True))
+    ]
+    truth = true_interquartile_mean([SCORES[name] for name in names])
+    assert covered(found, truth) >= LEAST_COVERAGE
+
+
+@pytest.mark.parametrize(
+    "shifts",
+    [(0,), (1,), (2,), (3,), (2, 2, 2), (0, 0, 1, 2, 3, 4), (0, 0, 0, 5, 5, 5)],
+    ids=str,
+)
+def test_the_probability_of_improvement_is_covered(shifts):
+    """Normal scores with a shift on each task; the truth is Phi(shift / sqrt(2))."""
+    generator = np.random.default_rng(0)
+    truth = np.mean(stats.norm.cdf(np.array(shifts) / np.sqrt(2)))
+    left = generator.normal(size=(1000, len(shifts), SEEDS)) + np.array(shifts)[:, None]
+    right = generator.normal(size=left.shape)
+    found = map(statistics.probability_of_improvement, left, right)
+    assert covered(found, truth) >= LEAST_COVERAGE
+
+
+def test_the_probability_of_improvement_is_covered_between_unlike_distributions():
+    generator = np.random.default_rng(0)
+    left, right = generator.beta(0.5, 0.5, (1000, 1, SEEDS)), generator.beta(5, 5, (1000, 1, SEEDS))
+    found = map(statistics.probability_of_improvement, left, right)
+    assert covered(found, 0.5) >= LEAST_COVERAGE
+
+
+@pytest.mark.parametrize(
+    ("baseline", "method"),
+    [
+        (stats.norm(10, 1.5), stats.norm(5, 0.75)),
+        (stats.gamma(4), stats.gamma(4, scale=0.5)),
+        (stats.lognorm(0.5, scale=7), stats.lognorm(0.2, scale=3)),
+    ],
+    ids=["normal", "gamma", "log-normal"],
+)
+def test_the_ratio_of_frames_is_covered(baseline, method):
+    over, under = (
+        side.rvs((6000, SEEDS), random_state=i + 2) for i, side in enumerate((baseline, method))
+    )
+    found = (
+        statistics.frames_ratio(one, other, (1e9, 1e9)).interval
+        for one, other in zip(over, under, strict=True)
+    )
+    assert covered(found, baseline.mean() / method.mean()) >= LEAST_COVERAGE
+
+
+@pytest.mark.parametrize("tasks", [1, 3, 6])
+def test_performance_profiles_are_covered_at_every_share(tasks):
+    """Uniform scores: the share above a threshold tau is 1 - tau."""
+    thresholds = np.linspace(0.01, 0.99, 50)
+    samples = np.random.default_rng(0).uniform(size=(600, tasks, SEEDS))
+    found = [statistics.performance_profile(scores, thresholds)[1:] for scores in samples]
+    low, high = np.stack(found, axis=1)
+    inside = (low <= 1 - thresholds) & (1 - thresholds <= high)
+    assert inside.mean(axis=0).min() >= LEAST_COVERAGE
+
+
+@pytest.mark.parametrize(("difference", "wrong"), [(0.0, "better"), (0.05, "equivalent")])
+def test_verdicts_are_seldom_wrong(difference, wrong):
+    """At a difference of 0 nothing is better, at one of the margin nothing is equivalent."""
+    generator = np.random.default_rng(0)
+    samples = difference + generator.normal(0, 0.06, (4000, 2, SEEDS))
+    found = [statistics.verdict(mean_of_strata(sample), margin=0.05) for sample in samples]
+    assert found.count(wrong) / len(found) <= 0.035
+    assert found.count("worse" if difference == 0 else "better") > 0
