@@ -6,13 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
-from rich.table import Table
-
 from ella.commands.options import Positional
-from ella.episodes.explanation import explain
-from ella.episodes.heatmap import draw_heatmap
-from ella.runs.restore import check_has_ella, restore_run
 
 
 @dataclass(frozen=True)
@@ -36,6 +30,13 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Explain and print."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ella.episodes.explanation import explain
+    from ella.episodes.heatmap import draw_heatmap
+    from ella.runs.restore import check_has_ella, restore_run
+
     # What can be wrong is checked before anything large is read.
     check_has_ella(arguments.run, arguments.seed_index).language.find(arguments.instruction)
     restored = restore_run(arguments.run)

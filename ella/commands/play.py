@@ -5,18 +5,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated
-
-import jax
-import numpy as np
-from jaxtyping import PRNGKeyArray
+from typing import TYPE_CHECKING, Annotated
 
 from ella.commands.options import Positional
-from ella.episodes.episode import seed_key
 from ella.errors import InputError
-from ella.world import Environment, Timestep, compiled, describe, make
-from ella.world.encoding import ACTION_NAMES, DONE, DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
-from ella.world.render import text_frame, text_object
+from ella.world.encoding import DONE, DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
+
+if TYPE_CHECKING:
+    from jaxtyping import PRNGKeyArray
+
+    from ella.world import Environment, Timestep
 
 ACTION_KEYS = {
     b"\x1b[D": LEFT,
@@ -51,6 +49,9 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Play until q is pressed or the input ends."""
+    from ella.episodes.episode import seed_key
+    from ella.world import make
+
     world, key = make(arguments.task), seed_key(arguments.seed)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError("`ella play` needs a terminal for its input and output")
@@ -59,8 +60,14 @@ def run(arguments: Arguments) -> None:
     sys.stdout.write(f"{world.spec.name}: {solved} of {played} levels solved\n")
 
 
-def _play(world: Environment, key: PRNGKeyArray, descriptor: int) -> tuple[int, int]:
+def _play(world: "Environment", key: "PRNGKeyArray", descriptor: int) -> tuple[int, int]:
     """Returns how many episodes were finished and how many of them solved."""
+    import jax
+    import numpy as np
+
+    from ella.world import compiled
+    from ella.world.encoding import ACTION_NAMES
+
     _show(f"{CLEAR}making a level of {world.spec.name} …")
     level, played, solved = 0, 0, 0
     timestep, last = compiled.reset(world, jax.random.fold_in(key, level)), ""
@@ -85,8 +92,13 @@ def _play(world: Environment, key: PRNGKeyArray, descriptor: int) -> tuple[int, 
     return played, solved
 
 
-def screen(world: Environment, timestep: Timestep, last: str) -> str:
+def screen(world: "Environment", timestep: "Timestep", last: str) -> str:
     """The whole terminal screen: level, mission, steps, what is carried, the outcome and help."""
+    import numpy as np
+
+    from ella.world import describe
+    from ella.world.render import text_frame, text_object
+
     description = describe(timestep.state)
     carrying = description["carrying"]
     reward = float(timestep.reward)

@@ -5,14 +5,14 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from ella.commands.options import Positional
 from ella.durable_files import write_durably
 from ella.errors import InputError
-from ella.report.figures import write_figures
-from ella.report.page import render
-from ella.report.summary import MARGIN, Summary, summarise
+
+if TYPE_CHECKING:
+    from ella.report.summary import Summary
 
 PAGE = "index.html"
 FIGURES = "figures"
@@ -32,8 +32,8 @@ class Arguments:
     """Heading of the page."""
     baseline: str | None = None
     """The method others are compared with; `ppo` by default."""
-    margin: float = MARGIN
-    """Areas under the curve that differ by less are equivalent."""
+    margin: float | None = None
+    """Areas under the curve that differ by less are equivalent; 0.05 by default."""
     watch: bool = False
     """Write the page again and again until interrupted; an open page reloads itself. The figures
     are drawn at the end."""
@@ -43,6 +43,8 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Write the page and the figures, and print their paths."""
+    from ella.report.figures import write_figures
+
     if not arguments.runs:
         raise InputError("name at least one folder of runs")
     if not 0 < arguments.every <= LONGEST_WAIT:
@@ -62,8 +64,11 @@ def run(arguments: Arguments) -> None:
     sys.stdout.write(f"wrote {page} and {len(figures)} files in {arguments.out / FIGURES}\n")
 
 
-def _summarise(arguments: Arguments) -> Summary:
-    return summarise(arguments.runs, baseline=arguments.baseline, margin=arguments.margin)
+def _summarise(arguments: Arguments) -> "Summary":
+    from ella.report.summary import MARGIN, summarise
+
+    margin = MARGIN if arguments.margin is None else arguments.margin
+    return summarise(arguments.runs, baseline=arguments.baseline, margin=margin)
 
 
 def _watch(arguments: Arguments) -> None:
@@ -87,7 +92,9 @@ def _watch(arguments: Arguments) -> None:
         pass
 
 
-def _write_page(arguments: Arguments, summary: Summary, refresh: float | None = None) -> Path:
+def _write_page(arguments: Arguments, summary: "Summary", refresh: float | None = None) -> Path:
+    from ella.report.page import render
+
     written = time.strftime("%H:%M:%S") if refresh else ""
     text = render(summary, title=arguments.title, refresh=refresh, written=written)
     # Character references make the file the same in every locale.

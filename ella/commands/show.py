@@ -3,13 +3,13 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ella.commands.options import Positional
-from ella.episodes.episode import Recording, expert_actor, random_actor, record, seed_key
-from ella.episodes.video import FRAMES_PER_SECOND, find_encoder, write_episode
 from ella.errors import InputError
-from ella.world import compiled, make
+
+if TYPE_CHECKING:
+    from ella.episodes.episode import Recording
 
 MAX_FRAMES_PER_SECOND = 50
 """Faster GIFs are played slowly by most viewers."""
@@ -35,12 +35,14 @@ class Arguments:
     """Folder for the files."""
     format: Literal["gif", "mp4"] = "gif"
     """Format of the video; MP4 needs the program ffmpeg."""
-    frames_per_second: float = FRAMES_PER_SECOND
+    frames_per_second: float = 5.0
     """Speed of the video."""
 
 
 def run(arguments: Arguments) -> None:
     """Write the files and say which."""
+    from ella.episodes.video import find_encoder, write_episode
+
     if not 0 < arguments.frames_per_second <= MAX_FRAMES_PER_SECOND:
         raise InputError(
             f"frames-per-second must lie above 0 and not above {MAX_FRAMES_PER_SECOND}, "
@@ -58,7 +60,10 @@ def run(arguments: Arguments) -> None:
     )
 
 
-def _record(arguments: Arguments) -> Recording:
+def _record(arguments: Arguments) -> "Recording":
+    from ella.episodes.episode import Recording, expert_actor, random_actor, record, seed_key
+    from ella.world import compiled, make
+
     seed = arguments.seed
     if Path(arguments.task).is_dir():
         # Imported here, since tasks need none of what trained runs do.

@@ -3,15 +3,12 @@
 import json
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from rich import box
-from rich.console import Console
-from rich.table import Table
+if TYPE_CHECKING:
+    from ella.world.grammar import Language
+    from ella.world.tasks import TaskSpec
 
-from ella.world.grammar import Language
-from ella.world.tasks import TaskSpec, all_tasks
 
 PIPE_WIDTH = 140
 
@@ -26,6 +23,12 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Write the list to the standard output."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from ella.world.tasks import all_tasks
+
     rows = [describe_task(spec) for spec in all_tasks()]
     if arguments.json:
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")
@@ -48,7 +51,7 @@ def run(arguments: Arguments) -> None:
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
 
 
-def describe_task(spec: TaskSpec) -> dict[str, Any]:
+def describe_task(spec: "TaskSpec") -> dict[str, Any]:
     """One task as plain values."""
     return {
         "name": spec.name,
@@ -64,7 +67,9 @@ def describe_task(spec: TaskSpec) -> dict[str, Any]:
     }
 
 
-def example_sentence(language: Language) -> str:
+def example_sentence(language: "Language") -> str:
     """One instruction of a language, the same every time."""
+    import numpy as np
+
     ids = np.random.default_rng(1).integers(language.num_ids, size=64, dtype=np.int32)
     return language.text(int(ids[language.is_valid(ids)][0]))

@@ -191,14 +191,15 @@ def _check_words(part: str, text: str) -> None:
     for word, before in zip(words, ["", *words], strict=False):
         if word in VOCABULARY:
             continue
-        kind, known = "word", VOCABULARY
         if not before:
-            kind, known = "verb", VERBS
+            error = unknown_name("verb", word, VERBS)
         elif before in ARTICLES:
-            kind, known = "colour", COLOUR_NAMES
+            error = unknown_name("colour", word, COLOUR_NAMES)
         elif before in COLOUR_NAMES:
-            kind, known = "object", OBJECT_NAMES
-        raise InputError(f"'{text}': {unknown_name(kind, word, known)}")
+            error = unknown_name("object", word, OBJECT_NAMES)
+        else:
+            error = unknown_name("word", word, VOCABULARY)
+        raise InputError(f"'{text}': {error}")
 
 
 @dataclass(frozen=True)
