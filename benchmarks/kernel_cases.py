@@ -21,7 +21,7 @@ from ella.networks.actor_critic import ActorCritic
 from ella.networks.normalisation import Normalisation
 from ella.networks.orthogonal import StridedConvolution
 from ella.ppo import advantage
-from ella.ppo.settings import PPOConfig
+from ella.ppo.settings import PPOSettings
 from ella.shaping import ella as ella_shaping
 from ella.shaping.oracle import low_level_of
 from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
@@ -38,7 +38,7 @@ CHUNK_STEPS = 4
 class Scale:
     """Sizes, and random arguments of these sizes with the seed axis first."""
 
-    def __init__(self, env: Environment, seeds: int, ppo: PPOConfig):
+    def __init__(self, env: Environment, seeds: int, ppo: PPOSettings):
         self.env, self.seeds, self.ppo = env, seeds, ppo
         self.width, self.memory = ppo.network.width, ppo.network.memory_width
         self.dtype = ppo.network.compute_dtype

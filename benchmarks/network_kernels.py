@@ -31,10 +31,10 @@ from kernel_cases import KERNELS, Case, Kernel, Scale
 from plain_kernels import Patch
 
 from ella.errors import InputError, unknown_name
-from ella.networks.actor_critic import ActorCritic, NetworkConfig
+from ella.networks.actor_critic import ActorCritic, NetworkSettings
 from ella.ppo.iteration import TrainState, init_train_state, run_iteration
 from ella.ppo.loss import Sequences
-from ella.ppo.settings import MATMUL_PRECISIONS, PPOConfig
+from ella.ppo.settings import MATMUL_PRECISIONS, PPOSettings
 from ella.ppo.update import Learner, gradient_step, make_optimiser
 from ella.shaping.ella import ella_shaper
 from ella.shaping.relevance import OracleRelevance
@@ -321,16 +321,16 @@ def scale_of(options: argparse.Namespace) -> Scale:
     for name in ("seeds", "environments", "width", "repeats"):
         if getattr(options, name) < 1:
             raise InputError(f"--{name} must be >= 1, got {getattr(options, name)}")
-    network = NetworkConfig(
+    network = NetworkSettings(
         width=options.width,
         instruction_width=options.width,
         memory_width=options.width,
         compute_dtype=options.dtype,
     )
-    ppo = PPOConfig(
+    ppo = PPOSettings(
         network=network,
         num_envs=options.environments,
-        minibatch_frames=options.environments * PPOConfig().bptt_length,
+        minibatch_frames=options.environments * PPOSettings().bptt_length,
         pool_size=options.environments * LEVELS_PER_ENVIRONMENT,
     )
     return Scale(make(TASK), options.seeds, ppo)
