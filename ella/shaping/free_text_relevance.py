@@ -12,7 +12,7 @@ from ella.networks.relevance import RelevanceClassifier, relevance_matrix
 from ella.shaping import relevance_training
 from ella.shaping.relevance import LOG_HALF, AbstractRelevance, learn_everything, learn_from_dataset
 from ella.shaping.relevance_dataset import RelevanceDataset
-from ella.shaping.relevance_training import Decompositions, Learner
+from ella.shaping.relevance_training import Decompositions, RelevanceLearner
 from ella.shaping.settings import RelevanceSettings
 from ella.trajectory import InstructionTable
 
@@ -29,7 +29,7 @@ CHUNK = 64
 class FreeTextLearner:
     """The classifier of one seed."""
 
-    learner: Learner
+    learner: RelevanceLearner
     taught: Bool[Array, "vocabulary"]
     """Words it has learned from. To a sentence with others everything is relevant, as everything
     is at the beginning."""
@@ -128,7 +128,9 @@ class FreeTextRelevance(AbstractRelevance):
         due = (iteration + 1) % self.settings.update_every == 0
         return jax.lax.cond(due, update, keep, state)
 
-    def _teach(self, learner: Learner, *, key: PRNGKeyArray) -> tuple[Learner, Bool[Array, ""]]:
+    def _teach(
+        self, learner: RelevanceLearner, *, key: PRNGKeyArray
+    ) -> tuple[RelevanceLearner, Bool[Array, ""]]:
         """Teach that everything is relevant to some of the sentences met; whether that worked."""
         draw_key, train_key = jax.random.split(key)
         count = min(self.settings.initial_instructions, self.sentences.shape[0])
@@ -142,7 +144,7 @@ class FreeTextRelevance(AbstractRelevance):
             used=jnp.ones(count, bool),
         )
 
-        def all_relevant(learner: Learner) -> Bool[Array, ""]:
+        def all_relevant(learner: RelevanceLearner) -> Bool[Array, ""]:
             logs, _ = relevance_matrix(learner.classifier, tokens, self.low_tokens)
             return (logs > LOG_HALF).all()
 
