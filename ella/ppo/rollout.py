@@ -99,7 +99,7 @@ def collect(
         last_memory,
         Rollout(
             trajectory=trajectory,
-            log_prob=chosen(log_probs, trajectory.action),
+            log_prob=gather_log_prob(log_probs, trajectory.action),
             value=network.value(after.hidden),
             memory=jax.tree.map(
                 lambda start, later: jnp.concatenate([start[None], later[:-1]]), memory, after
@@ -116,7 +116,9 @@ def collect(
     )
 
 
-def chosen(log_probs: Float[Array, "*T A"], action: Int32[Array, "*T"]) -> Float[Array, "*T"]:
+def gather_log_prob(
+    log_probs: Float[Array, "*T A"], action: Int32[Array, "*T"]
+) -> Float[Array, "*T"]:
     """The log-probability of the actions taken."""
     return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
 
