@@ -10,7 +10,7 @@ from ella.commands.options import Positional
 
 if TYPE_CHECKING:
     from ella.runs.policies import Policy
-    from ella.training.evaluation import Episodes, Mode
+    from ella.training.evaluation import EvaluatedEpisodes, Mode
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def _policies(arguments: Arguments) -> "list[Policy]":
     return [load_policy(path) for path in policy_files(arguments.run)]
 
 
-def _row(policy: "Policy", mode: "Mode", episodes: "Episodes") -> dict[str, Any]:
+def _row(policy: "Policy", mode: "Mode", episodes: "EvaluatedEpisodes") -> dict[str, Any]:
     return {
         "task": policy.spec.name,
         "seed": policy.seed,
