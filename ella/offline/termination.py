@@ -37,6 +37,7 @@ from ella.shaping.termination import LearnedTermination, visible_termination
 from ella.world.encoding import DOOR, LOCKED
 from ella.world.environment import make
 from ella.world.grammar import CLAUSE_KINDS
+from ella.world.state import GridObservation
 from ella.world.tasks import TaskSpec
 
 logger = logging.getLogger(__name__)
@@ -182,8 +183,9 @@ def assess_on_task(
     episodes = record_episodes(make(task), key, num_episodes)
     in_episode = np.arange(episodes.images.shape[1]) <= episodes.lengths[:, None]
     views = episodes.images[in_episode]
-    decided = np.asarray(eqx.filter_jit(trained.prepared())(jnp.asarray(views)))
-    truth = np.asarray(visible_termination(trained.task.language)(jnp.asarray(views)))
+    seen = GridObservation(jnp.asarray(views))
+    decided = np.asarray(eqx.filter_jit(trained.prepared())(seen))
+    truth = np.asarray(visible_termination(trained.task.language)(seen))
     locked = ((views[..., 0] == DOOR) & (views[..., 2] == LOCKED)).any(axis=(1, 2))
     kinds = np.array([clause.kind for clause in trained.task.language.clauses])
 

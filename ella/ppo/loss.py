@@ -12,6 +12,7 @@ from ella.networks.linear import look_up
 from ella.ppo.advantage import AdvantageEstimate
 from ella.ppo.rollout import Rollout, gather_log_prob
 from ella.ppo.settings import PPOSettings
+from ella.trajectory import image_of
 
 
 @jax.tree_util.register_dataclass
@@ -47,7 +48,7 @@ def split_into_sequences(rollout: Rollout, target: AdvantageEstimate, length: in
         return jnp.moveaxis(pieces, 0, 1).reshape(length, -1, *leaf.shape[2:])
 
     return Sequences(
-        image=split(trajectory.image),
+        image=split(image_of(trajectory.observation)),
         first=split(trajectory.first),
         instruction_row=split(trajectory.instruction_row),
         action=split(trajectory.action),

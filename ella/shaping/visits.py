@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int32, UInt32
 
-from ella.trajectory import Trajectory
+from ella.trajectory import Trajectory, image_of
 from ella.world.fingerprint import view_fingerprint
 
 
@@ -34,7 +34,7 @@ def count_visits(visits: Visits, trajectory: Trajectory) -> tuple[Visits, Int32[
     """
     prints = trajectory.fingerprint
     if prints is None:
-        prints = view_fingerprint(trajectory.next_image)
+        prints = view_fingerprint(image_of(trajectory.next_observation))
     T, B = prints.shape
     horizon = visits.fingerprints.shape[1]
     episode = jnp.cumsum(trajectory.first, axis=0, dtype=jnp.int32)

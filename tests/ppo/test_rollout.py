@@ -68,7 +68,9 @@ def test_the_rollout_holds_every_kind_of_end(played: Played) -> None:
     assert (length[1:][np.asarray(trajectory.first[1:])] == 1).all()
     assert (length[np.asarray(trajectory.truncated)] == 7).all()
     reset = np.asarray(trajectory.done[:-1])
-    same = (np.asarray(trajectory.next_image[:-1]) == trajectory.image[1:]).all((2, 3, 4))
+    later = jax.tree.map(lambda leaf: np.asarray(leaf)[1:], trajectory.observation)
+    after = jax.tree.map(lambda leaf: np.asarray(leaf)[:-1], trajectory.next_observation)
+    same = (after.image == later.image).all((2, 3, 4)) & (after.direction == later.direction)
     assert same[~reset].all()
     assert not same[reset].all()
 
@@ -142,7 +144,10 @@ def test_memory_is_cleared_exactly_where_episodes_begin(played: Played) -> None:
         np.testing.assert_allclose(played.rollout.memory.hidden[t], memory.hidden, atol=1e-5)
         np.testing.assert_allclose(played.rollout.memory.cell[t], memory.cell, atol=1e-5)
         memory = step(
-            memory, trajectory.image[t], trajectory.instruction_row[t], trajectory.first[t]
+            memory,
+            trajectory.observation.image[t],
+            trajectory.instruction_row[t],
+            trajectory.first[t],
         )
     np.testing.assert_allclose(played.end_memory.cell, memory.cell, atol=1e-5)
 
