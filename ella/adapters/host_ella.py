@@ -194,7 +194,7 @@ class HostElla:
     def relevance(self, instruction: str) -> dict[str, float]:
         """The probability that each low-level instruction matters for a high-level one, the
         highest first; above one half it is paid for. All are 1 before the first update, and as
-        long as the instruction has words that have not been learned from."""
+        long as the instruction contains unseen words."""
         tokens = jnp.asarray(self._sentences.asked(instruction))[None]
         chances = self._relevance.probability_of(self._state.relevance, tokens)[0]
         found = zip(self.low_level, np.asarray(chances).tolist(), strict=True)

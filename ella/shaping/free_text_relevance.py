@@ -1,4 +1,4 @@
-"""Relevance for instructions that are met on the way instead of being known beforehand."""
+"""Relevance for instructions that are met during training instead of being known beforehand."""
 
 from dataclasses import dataclass, replace
 
@@ -31,8 +31,8 @@ class FreeTextLearner:
 
     learner: RelevanceLearner
     taught: Bool[Array, "vocabulary"]
-    """Words it has learned from. To a sentence with others everything is relevant, as everything
-    is at the beginning."""
+    """Words it has learned from. If an instruction contains other words, every low-level
+    instruction counts as relevant, as at the start of training."""
     relevant: Bool[Array, "num_ids L"]
     """Its judgement of every sentence met, so that it need not read them at every step."""
 
@@ -42,7 +42,8 @@ class FreeTextRelevance(AbstractRelevance):
 
     Everything is relevant until the first update. Then the classifier is taught just that for the
     sentences met so far, and learns from successes from there on, as it does for a known language.
-    A sentence with new words is relevant to everything until it has been learned from.
+    If an instruction contains unseen words, every low-level instruction counts as relevant until
+    the classifier has learned from it.
     """
 
     settings: RelevanceSettings = eqx.field(static=True)

@@ -33,8 +33,8 @@ class NoveldState:
 
 
 class NoveldShaper(AbstractRewardShaper):
-    """Pays for max(novelty after - alpha * novelty before, 0) where the episode has not come to
-    the state before; novelty is the distance of the predictor from the target."""
+    """Pays for max(novelty after - alpha * novelty before, 0) where the episode has not
+    visited the state before; novelty is the distance of the predictor from the target."""
 
     horizon: int = eqx.field(static=True)
     """The length of the longest episode."""

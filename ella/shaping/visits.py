@@ -1,4 +1,4 @@
-"""How often each environment's running episode has come to a state."""
+"""How often each environment's running episode has visited a state."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from ella.world.fingerprint import view_fingerprint
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Visits:
-    """The states that running episodes have come to; survives rollouts."""
+    """The states that running episodes have visited; survives rollouts."""
 
     fingerprints: UInt32[Array, "B H"]
     """In order; only the last H of an episode are remembered."""
@@ -27,10 +27,10 @@ def no_visits(num_envs: int, horizon: int) -> Visits:
 
 
 def count_visits(visits: Visits, trajectory: Trajectory) -> tuple[Visits, Int32[Array, "T B"]]:
-    """How often the episode has come, each step's action included, to the state after the action.
+    """How often the episode has visited the state after each action, that visit included.
 
-    An episode's first state is not counted before it is come back to. Where a trajectory has no
-    fingerprints of states, those of views take their place.
+    A state is counted when the agent enters it; an episode's first state, only when the agent
+    returns to it. Where a trajectory has no fingerprints of states, those of images replace them.
     """
     prints = trajectory.fingerprint
     if prints is None:
