@@ -13,7 +13,7 @@ import time
 import jax
 
 import ella
-from ella.world.expert import CHUNK, demonstrations
+from ella.offline.demonstrations import CHUNK, demonstrations
 from ella.world.tasks import TASKS
 
 

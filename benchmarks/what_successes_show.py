@@ -10,6 +10,7 @@ at all? Prints JSON.
 
 import argparse
 import json
+import logging
 import re
 import sys
 from collections import Counter, defaultdict
@@ -21,11 +22,15 @@ import numpy as np
 
 from ella.episodes.trained import trained_actor
 from ella.errors import InputError
+from ella.methods.ella import EllaMethod
 from ella.offline.termination import termination_classifier
 from ella.runs.config_file import read_run
 from ella.runs.policies import load_policy
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.world import compiled, make
+from ella.world.state import GridObservation
+
+logger = logging.getLogger(__name__)
 
 BEFORE, AFTER, NEVER = "before the last action", "only after the last action", "not at all"
 
@@ -40,7 +45,12 @@ def main() -> None:
     spec, settings = read_run(arguments.run)
     low_level, env = low_level_of(spec), make(spec)
     policy = load_policy(arguments.run, arguments.seed_index)
-    classifier = termination_classifier(low_level, settings.ella.termination, say=tell)
+    methods = [part for part in settings.method.parts if isinstance(part, EllaMethod)]
+    if not methods:
+        raise InputError(f"{arguments.run} was trained without a termination classifier")
+    classifier = termination_classifier(
+        low_level, methods[0].termination, examples=methods[0].examples
+    )
     terminates = eqx.filter_jit(classifier.prepared())
     views_at_once = max(spec.horizons) + 1
 
@@ -48,7 +58,7 @@ def main() -> None:
     successes = 0
     for episode in range(arguments.episodes):
         if episode % 10 == 0:
-            tell(f"episode {episode} of {arguments.episodes}")
+            logger.info("episode %d of %d", episode, arguments.episodes)
         key = jax.random.key(1000 + episode)
         timestep, agent = compiled.reset(env, key), trained_actor(policy, key)
         images = [np.asarray(timestep.observation.image)]
@@ -60,7 +70,7 @@ def main() -> None:
         successes += 1
         padded = np.zeros((views_at_once, *images[0].shape), images[0].dtype)
         padded[: len(images)] = images
-        found = np.asarray(terminates(padded))[: len(images)]
+        found = np.asarray(terminates(GridObservation(padded)))[: len(images)]
         relevant = np.asarray(oracle_relevance(spec, timestep.observation.instruction_id))
         for number in np.flatnonzero(relevant):
             text = low_level.language.text(int(number))
@@ -81,10 +91,6 @@ def main() -> None:
     print(json.dumps(report, indent=2))
 
 
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def kind(text: str) -> str:
     """'pick up the red key' -> 'pick up an object'."""
     verb, thing = re.split(" (?:the|a) ", text)
@@ -92,8 +98,11 @@ def kind(text: str) -> str:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("ella").setLevel(logging.INFO)
+    logger.setLevel(logging.INFO)
     try:
         main()
     except InputError as error:
-        tell(str(error))
+        logger.error(error)
         sys.exit(2)

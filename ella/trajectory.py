@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 import jax
-from jaxtyping import Array, Bool, Float, Int32, UInt8, UInt32
+from jaxtyping import Array, Bool, Float, Int32, PyTree, UInt8, UInt32
 
+from ella.errors import InputError
 from ella.world.state import InstructionTable
 
 
@@ -13,13 +14,17 @@ from ella.world.state import InstructionTable
 class Trajectory:
     """T steps of B environments with automatic resets; time is the first axis.
 
-    Step t: the agent saw `image`, took `action`, was given `reward`, and the world
-    then looked like `next_image` (before any reset).
+    Step t: the agent saw `observation`, took `action`, was given `reward`, and then saw
+    `next_observation`, before any reset. Where the step did not end its episode, that is the
+    `observation` of step t + 1.
+
+    Observations are PyTrees of arrays [T, B, ...]. Trajectories of ELLA's own world hold
+    `ella.world.state.GridObservation`; a shaper that reads something else works for any world
+    whose trajectories hold that.
     """
 
-    image: UInt8[Array, "T B 7 7 3"]
-    """The observation before the action."""
-    direction: Int32[Array, "T B"]
+    observation: PyTree
+    """[T, B, ...], before the action."""
     first: Bool[Array, "T B"]
     """Whether the observation is the first of its episode."""
     instruction_row: Int32[Array, "T B"]
@@ -29,8 +34,9 @@ class Trajectory:
     """The environment's own reward, unscaled."""
     terminated: Bool[Array, "T B"]
     truncated: Bool[Array, "T B"]
-    next_image: UInt8[Array, "T B 7 7 3"]
-    """The observation after the action and before any reset: at an episode's end, its last one."""
+    next_observation: PyTree
+    """[T, B, ...], after the action and before any reset: at an episode's end, its last one. Of
+    the same structure as `observation`."""
     instructions: InstructionTable
     fingerprint: UInt32[Array, "T B"] | None = None
     """A hash of the whole state after the action and before any reset, where the world tells it;
@@ -49,3 +55,14 @@ class Trajectory:
     @property
     def instruction_id(self) -> Int32[Array, "T B"]:
         return self.instructions.ids[self.instruction_row]
+
+
+def image_of(observation: PyTree) -> UInt8[Array, "*batch 7 7 3"]:
+    """The image of an observation, for methods that read the agent's view and nothing else."""
+    image: Array | None = getattr(observation, "image", None)
+    if image is None:
+        raise InputError(
+            "this method reads images: observations need an attribute 'image', which "
+            f"{type(observation).__name__} does not have"
+        )
+    return image

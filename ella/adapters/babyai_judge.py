@@ -12,6 +12,7 @@ from ella.errors import InputError
 from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination import termination_classifier
 from ella.shaping.termination import AbstractTermination, visible_termination
+from ella.world.state import GridObservation
 from ella.world.tasks import TaskSpec, find
 
 
@@ -46,6 +47,7 @@ def babyai_low_level(
     terminated = eqx.filter_jit(termination)
 
     def judge(observations: Any) -> np.ndarray:
-        return np.asarray(terminated(jnp.asarray(observations["image"], jnp.uint8)))
+        seen = GridObservation(jnp.asarray(observations["image"], jnp.uint8))
+        return np.asarray(terminated(seen))
 
     return LowLevel(tuple(language.text(index) for index in range(language.num_ids)), judge)

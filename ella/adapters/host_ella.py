@@ -28,7 +28,7 @@ from ella.shaping.ella import EllaShaper, EllaState, EpisodeLedger
 from ella.shaping.free_text_relevance import STARTED, FreeTextRelevance
 from ella.shaping.relevance import START_PROBLEM
 from ella.shaping.settings import RelevanceSettings
-from ella.shaping.termination import ToldTermination
+from ella.shaping.termination import JudgedObservation, JudgedTermination
 from ella.trajectory import InstructionTable, Trajectory
 
 Judge = Callable[[Any], np.ndarray]
@@ -109,7 +109,7 @@ class HostElla:
             num_sentences=jnp.zeros((), jnp.int32),
         )
         self._shaper = EllaShaper(
-            termination=ToldTermination(),
+            termination=JudgedTermination(),
             relevance=self._relevance,
             bonus=bonus,
             discount=discount,
@@ -204,7 +204,7 @@ class HostElla:
     def relevance(self, instruction: str) -> dict[str, float]:
         """The probability that each low-level instruction matters for a high-level one, the
         highest first; above one half it is paid for. All are 1 before the first update, and as
-        long as the instruction has words that have not been learned from."""
+        long as the instruction contains unseen words."""
         tokens = jnp.asarray(self._sentences.asked(instruction))[None]
         chances = self._relevance.probability_of(self._state.relevance, tokens)[0]
         found = zip(self.low_level, np.asarray(chances).tolist(), strict=True)
@@ -347,20 +347,19 @@ def _shape(
     success: Bool[np.ndarray, "B"],
     done: Bool[np.ndarray, "B"],
 ) -> tuple[EllaState, Float[Array, "B"], Measurements]:
-    """One step. ELLA looks at judgements, first steps and successes only."""
+    """One step. ELLA reads judgements, instructions' ids, first steps and successes only."""
     solved, ended = jnp.asarray(success), jnp.asarray(done)
-    not_looked_at = jnp.zeros((1, ids.size), jnp.int32)
+    unused = jnp.zeros((1, ids.size), jnp.int32)
     trajectory = Trajectory(
-        image=jnp.asarray(judged)[None],
-        direction=not_looked_at,
+        observation=JudgedObservation(jnp.asarray(judged)[None]),
         first=jnp.asarray(first)[None],
         instruction_row=jnp.arange(ids.size, dtype=jnp.int32)[None],
-        action=not_looked_at,
+        action=unused,
         reward=solved[None].astype(jnp.float32),
         terminated=solved[None],
         truncated=(ended & ~solved)[None],
-        next_image=jnp.asarray(judged_after)[None],
-        instructions=InstructionTable(ids=jnp.asarray(ids), tokens=not_looked_at.T),
+        next_observation=JudgedObservation(jnp.asarray(judged_after)[None]),
+        instructions=InstructionTable(ids=jnp.asarray(ids), tokens=unused.T),
     )
     state, bonus, measurements = shaper.shape(state, trajectory)
     return state, bonus[0], measurements

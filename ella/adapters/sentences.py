@@ -19,11 +19,9 @@ class Sentences:
     def __init__(self, capacity: int, max_words: int, vocabulary: int) -> None:
         for name, value in (("capacity", capacity), ("max_words", max_words)):
             if value < 1:
-                raise InputError(f"{name} must be positive, not {value}")
+                raise InputError(f"{name} must be >= 1, got {value}")
         if vocabulary < 3:
-            raise InputError(
-                f"vocabulary must be at least 3, two of them reserved, not {vocabulary}"
-            )
+            raise InputError(f"vocabulary must be >= 3 (two tokens are reserved), got {vocabulary}")
         self.tokens = np.full((capacity, max_words), PADDING, np.int32)
         """int32[capacity, max_words]: rows from `len(self)` on are not in use."""
         self._vocabulary = vocabulary

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from ella.commands.options import Positional
 
 if TYPE_CHECKING:
-    from ella.training.evaluation import Episodes, Mode
+    from ella.training.evaluation import EvaluatedEpisodes, Mode
     from ella.training.policy import Policy
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class Arguments:
     run: Annotated[Path, Positional("RUN")]
     """Directory of a run, or a policy file."""
     episodes: int = 1000
-    """Episodes per policy and way of acting."""
+    """EvaluatedEpisodes per policy and way of acting."""
     seed_index: int | None = None
     """Which of the run's seeds, counted from 0; all of them by default."""
     backend: Literal["ella", "minigrid"] = "ella"
@@ -88,7 +88,7 @@ def _policies(arguments: Arguments) -> "list[Policy]":
     return [load_policy(path) for path in policy_files(arguments.run)]
 
 
-def _row(policy: "Policy", mode: "Mode", episodes: "Episodes") -> dict[str, Any]:
+def _row(policy: "Policy", mode: "Mode", episodes: "EvaluatedEpisodes") -> dict[str, Any]:
     return {
         "task": policy.spec.name,
         "seed": policy.seed,

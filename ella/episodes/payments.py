@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -12,7 +13,7 @@ from ella.episodes.video import Mark
 from ella.shaping.ella import EllaShaper, EllaState, EpisodeLedger
 from ella.shaping.oracle import low_level_of
 from ella.trajectory import InstructionTable, Trajectory
-from ella.world.state import Timestep
+from ella.world.state import GridObservation, Timestep
 from ella.world.tasks import TaskSpec
 
 
@@ -35,7 +36,7 @@ def payment_marker(spec: TaskSpec, shaper: EllaShaper, state: EllaState) -> Mark
             ]
             paid_for = " / ".join(low.text(int(i)) for i in np.flatnonzero(earned[step]))
             if paid_for:
-                here.append(Mark("bonus", f"+{shaper.settings.bonus:g} {paid_for}"))
+                here.append(Mark("bonus", f"+{float(shaper.bonus):g} {paid_for}"))
             marks.append(here)
         return [*marks, []]
 
@@ -50,16 +51,19 @@ def episode_trajectory(timesteps: Sequence[Timestep], actions: Sequence[int]) ->
     def column(values: Sequence[object]) -> jnp.ndarray:
         return jnp.asarray(np.stack([np.asarray(value) for value in values])[:, None])
 
+    def seen(timesteps: Sequence[Timestep]) -> GridObservation:
+        views = [timestep.observation.without_instruction for timestep in timesteps]
+        return jax.tree.map(lambda *leaves: column(leaves), *views)
+
     return Trajectory(
-        image=column([timestep.observation.image for timestep in before]),
-        direction=column([timestep.observation.direction for timestep in before]),
+        observation=seen(before),
         first=column([step == 0 for step in range(len(actions))]),
         instruction_row=jnp.zeros((len(actions), 1), jnp.int32),
         action=column([np.int32(action) for action in actions]),
         reward=column([timestep.reward for timestep in after]),
         terminated=column([timestep.terminated for timestep in after]),
         truncated=column([timestep.truncated for timestep in after]),
-        next_image=column([timestep.observation.image for timestep in after]),
+        next_observation=seen(after),
         instructions=InstructionTable(
             ids=jnp.asarray(observation.instruction_id)[None],
             tokens=jnp.asarray(observation.mission)[None],

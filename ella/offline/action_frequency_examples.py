@@ -6,9 +6,9 @@ import jax
 import numpy as np
 
 from ella.errors import InputError
+from ella.offline.demonstrations import demonstrations
 from ella.world.encoding import DONE, NUM_ACTIONS
 from ella.world.environment import make
-from ella.world.expert import demonstrations
 from ella.world.tasks import TaskSpec
 
 SHORTEST_WINDOW = 5

@@ -15,6 +15,7 @@ from jaxtyping import PRNGKeyArray
 from ella.networks.settings import Precision
 from ella.networks.termination import prepare
 from ella.offline import cache
+from ella.offline.demonstrations import record_episodes
 from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination_examples import (
     digest_of,
@@ -35,8 +36,8 @@ from ella.offline.train_termination import (
 from ella.shaping.termination import LearnedTermination, visible_termination
 from ella.world.encoding import DOOR, LOCKED
 from ella.world.environment import make
-from ella.world.expert import rollout
 from ella.world.grammar import CLAUSE_KINDS
+from ella.world.state import GridObservation
 from ella.world.tasks import TaskSpec
 
 logger = logging.getLogger(__name__)
@@ -179,11 +180,12 @@ def assess_on_task(
     the number of views and per kind accuracy (balanced), recall and specificity; a share without
     cases is None.
     """
-    episodes = rollout(make(task), key, num_episodes)
+    episodes = record_episodes(make(task), key, num_episodes)
     in_episode = np.arange(episodes.images.shape[1]) <= episodes.lengths[:, None]
     views = episodes.images[in_episode]
-    decided = np.asarray(eqx.filter_jit(trained.prepared())(jnp.asarray(views)))
-    truth = np.asarray(visible_termination(trained.task.language)(jnp.asarray(views)))
+    seen = GridObservation(jnp.asarray(views))
+    decided = np.asarray(eqx.filter_jit(trained.prepared())(seen))
+    truth = np.asarray(visible_termination(trained.task.language)(seen))
     locked = ((views[..., 0] == DOOR) & (views[..., 2] == LOCKED)).any(axis=(1, 2))
     kinds = np.array([clause.kind for clause in trained.task.language.clauses])
 

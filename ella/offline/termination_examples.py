@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ella.errors import InputError
+from ella.offline.demonstrations import demonstrations
 from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
 from ella.world.environment import make
-from ella.world.expert import demonstrations
 from ella.world.grammar import Language
 from ella.world.tasks import TaskSpec
 

@@ -12,7 +12,7 @@ from ella.ppo.settings import PPOSettings
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Estimate:
+class AdvantageEstimate:
     """What the policy and the value are trained towards."""
 
     advantage: Float[Array, "T B"]
@@ -27,7 +27,7 @@ def estimate(
     *,
     discount: float,
     gae_lambda: float,
-) -> Estimate:
+) -> AdvantageEstimate:
     """Advantages of T steps. `value` is of the observation before each step, `last_value` of the
     one after the last; nothing flows back across a step that is `done`."""
     goes_on = 1.0 - done.astype(value.dtype)
@@ -43,16 +43,17 @@ def estimate(
     _, advantage = jax.lax.scan(
         earlier, jnp.zeros_like(last_value), (delta, goes_on), reverse=True, unroll=True
     )
-    return Estimate(advantage, advantage + value)
+    return AdvantageEstimate(advantage, advantage + value)
 
 
 def estimate_rollout(
     config: PPOSettings, rollout: Rollout, reward: Float[Array, "T B"]
-) -> Estimate:
+) -> AdvantageEstimate:
     """Advantages of a rollout under scaled and shaped rewards.
 
-    Both ends of an episode cut it. A timeout that is not also a success is worth nothing more, as
-    in the original, unless `bootstrap_truncation` adds the value of the last observation.
+    Nothing flows back across an episode's end. A timeout that is not also a success is worth
+    nothing more, as in the original, unless `bootstrap_truncation` adds the value of the last
+    observation.
     """
     trajectory = rollout.trajectory
     if rollout.cut_value is not None:

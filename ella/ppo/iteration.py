@@ -14,10 +14,10 @@ from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
 from ella.measurement import Measurements, count_of, mean_of
 from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics
 from ella.ppo.advantage import estimate_rollout
-from ella.ppo.loss import cut
+from ella.ppo.loss import split_into_sequences
 from ella.ppo.rollout import Rollout, collect
 from ella.ppo.settings import MATMUL_PRECISIONS, PPOSettings
-from ella.ppo.update import Learner, explained_variance, make_optimiser, update
+from ella.ppo.update import PolicyLearner, explained_variance, make_optimiser, update
 from ella.shaping.shaper import AbstractRewardShaper, with_numbers
 from ella.trajectory import Trajectory
 from ella.world.environment import Environment, VectorState
@@ -82,25 +82,27 @@ def run_iteration(
     """
     numbers = numbers or [{} for _ in groups]
     sizes = [len(group.key) for group in groups]
-    seeds = _joined([replace(group, shaper=None) for group in groups])
+    seeds = _concatenate([replace(group, shaper=None) for group in groups])
     with jax.default_matmul_precision(MATMUL_PRECISIONS[config.matmul_precision]):
         keys = jax.vmap(lambda key: jax.random.split(key, 4))(seeds.key)
         vector, memory, rollout = jax.vmap(partial(collect, env, config))(
             seeds.network, seeds.vector, seeds.memory, key=keys[:, 1]
         )
-        trajectories = _apart(rollout.trajectory, sizes)
+        trajectories = _split(rollout.trajectory, sizes)
         shaped = [
             _shape(shaper, per_seed, group.shaper, trajectory)
             for shaper, per_seed, group, trajectory in zip(
                 shapers, numbers, groups, trajectories, strict=True
             )
         ]
-        bonus = _joined([bonus for _, bonus, _ in shaped])
+        bonus = _concatenate([bonus for _, bonus, _ in shaped])
         reward = config.reward_scale * rollout.trajectory.reward + bonus
         target = jax.vmap(partial(estimate_rollout, config))(rollout, reward)
-        sequences = jax.vmap(partial(cut, length=config.bptt_length))(rollout, target)
+        sequences = jax.vmap(partial(split_into_sequences, length=config.bptt_length))(
+            rollout, target
+        )
         learner, learned = jax.vmap(partial(update, config))(
-            Learner(seeds.network, seeds.optimiser, seeds.statistics),
+            PolicyLearner(seeds.network, seeds.optimiser, seeds.statistics),
             rollout.trajectory.instructions.tokens,
             sequences,
             key=keys[:, 2],
@@ -108,7 +110,7 @@ def run_iteration(
         fitted = [
             _fit(shaper, per_seed, state, trajectory, iteration, fit_keys)
             for shaper, per_seed, (state, _, _), trajectory, fit_keys in zip(
-                shapers, numbers, shaped, trajectories, _apart(keys[:, 3], sizes), strict=True
+                shapers, numbers, shaped, trajectories, _split(keys[:, 3], sizes), strict=True
             )
         ]
         common = {
@@ -129,12 +131,12 @@ def run_iteration(
     )
     states = tuple(
         replace(group, shaper=state)
-        for group, (state, _) in zip(_apart(trained, sizes), fitted, strict=True)
+        for group, (state, _) in zip(_split(trained, sizes), fitted, strict=True)
     )
     measurements = tuple(
         {**shared, **from_shaping, **from_fitting}
         for shared, (_, _, from_shaping), (_, from_fitting) in zip(
-            _apart(common, sizes), shaped, fitted, strict=True
+            _split(common, sizes), shaped, fitted, strict=True
         )
     )
     return states, measurements
@@ -171,15 +173,15 @@ def _fit(
     return jax.vmap(fit)(numbers, states, trajectories, keys)
 
 
-def _joined(groups: Sequence[Tree]) -> Tree:
-    """Groups of seeds as one."""
+def _concatenate(groups: Sequence[Tree]) -> Tree:
+    """Groups of seeds as one batch of seeds."""
     if len(groups) == 1:
         return groups[0]
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *groups)
 
 
-def _apart(seeds: Tree, sizes: Sequence[int]) -> list[Tree]:
-    """The inverse of `_joined`."""
+def _split(seeds: Tree, sizes: Sequence[int]) -> list[Tree]:
+    """The inverse of `_concatenate`."""
     ends = list(accumulate(sizes))
     return [
         jax.tree.map(lambda leaf, span=slice(end - size, end): leaf[span], seeds)

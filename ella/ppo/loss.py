@@ -9,9 +9,10 @@ from jaxtyping import Array, Bool, Float, Int32, UInt8
 from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics
 from ella.networks.film import assembled
 from ella.networks.linear import look_up
-from ella.ppo.advantage import Estimate
-from ella.ppo.rollout import Rollout, chosen
+from ella.ppo.advantage import AdvantageEstimate
+from ella.ppo.rollout import Rollout, gather_log_prob
 from ella.ppo.settings import PPOSettings
+from ella.trajectory import image_of
 
 
 @jax.tree_util.register_dataclass
@@ -37,24 +38,24 @@ class Sequences:
         return Sequences(memory=memory, **steps)
 
 
-def cut(rollout: Rollout, target: Estimate, length: int) -> Sequences:
-    """The rollout as sequences of `length` steps: sequence k B + b is environment b's k-th."""
+def split_into_sequences(rollout: Rollout, target: AdvantageEstimate, length: int) -> Sequences:
+    """The rollout as sequences of `length` steps; sequence k B + b is environment b's k-th."""
     trajectory = rollout.trajectory
 
-    def side_by_side(leaf: Array) -> Array:
+    def split(leaf: Array) -> Array:
         steps, rows = leaf.shape[:2]
         pieces = leaf.reshape(steps // length, length, rows, *leaf.shape[2:])
         return jnp.moveaxis(pieces, 0, 1).reshape(length, -1, *leaf.shape[2:])
 
     return Sequences(
-        image=side_by_side(trajectory.image),
-        first=side_by_side(trajectory.first),
-        instruction_row=side_by_side(trajectory.instruction_row),
-        action=side_by_side(trajectory.action),
-        log_prob=side_by_side(rollout.log_prob),
-        value=side_by_side(rollout.value),
-        advantage=side_by_side(target.advantage),
-        returns=side_by_side(target.returns),
+        image=split(image_of(trajectory.observation)),
+        first=split(trajectory.first),
+        instruction_row=split(trajectory.instruction_row),
+        action=split(trajectory.action),
+        log_prob=split(rollout.log_prob),
+        value=split(rollout.value),
+        advantage=split(target.advantage),
+        returns=split(target.returns),
         memory=jax.tree.map(
             lambda leaf: leaf[::length].reshape(-1, leaf.shape[-1]), rollout.memory
         ),
@@ -116,7 +117,7 @@ def ppo_loss(
     """The mean over all steps of all sequences of the clipped losses; advantages are not
     normalised. Also what was measured and the normalisations' moments."""
     now = replay(network, tokens, sequences, unroll=config.unroll)
-    log_ratio = chosen(now.log_probs, sequences.action) - sequences.log_prob
+    log_ratio = gather_log_prob(now.log_probs, sequences.action) - sequences.log_prob
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - config.clip_range, 1 + config.clip_range)
     gain = jnp.minimum(ratio * sequences.advantage, clipped * sequences.advantage)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int32, PRNGKeyArray
+from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.networks.actor_critic import ActorCritic, Memory
 from ella.ppo.settings import PPOSettings
-from ella.trajectory import Trajectory
+from ella.trajectory import Trajectory, image_of
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.environment import Environment, VectorState
 
@@ -60,7 +60,7 @@ def collect(
 
     def step(
         carry: tuple[VectorState, Memory], noise: Float[Array, "B A"]
-    ) -> tuple[tuple[VectorState, Memory], dict[str, Array]]:
+    ) -> tuple[tuple[VectorState, Memory], dict[str, PyTree]]:
         vector, memory = carry
         seen, _ = network.see(
             vector.observation.image[None], modulations[vector.instruction_row][None]
@@ -69,8 +69,7 @@ def collect(
         action = jnp.argmax(network.logits(memory.hidden) + noise, axis=-1).astype(jnp.int32)
         stepped, transition = env.step_vector(vector, action)
         return (stepped, memory), {
-            "image": vector.observation.image,
-            "direction": vector.observation.direction,
+            "observation": vector.observation.without_instruction,
             "first": vector.first,
             "instruction_row": vector.instruction_row,
             "episode_length": vector.states.step_count + 1,
@@ -78,7 +77,7 @@ def collect(
             "reward": transition.reward,
             "terminated": transition.terminated,
             "truncated": transition.truncated,
-            "next_image": transition.next_observation.image,
+            "next_observation": transition.next_observation.without_instruction,
             "fingerprint": transition.fingerprint,
             "reused": transition.reused,
             "hidden": memory.hidden,
@@ -99,7 +98,7 @@ def collect(
         last_memory,
         Rollout(
             trajectory=trajectory,
-            log_prob=chosen(log_probs, trajectory.action),
+            log_prob=gather_log_prob(log_probs, trajectory.action),
             value=network.value(after.hidden),
             memory=jax.tree.map(
                 lambda start, later: jnp.concatenate([start[None], later[:-1]]), memory, after
@@ -116,7 +115,9 @@ def collect(
     )
 
 
-def chosen(log_probs: Float[Array, "*T A"], action: Int32[Array, "*T"]) -> Float[Array, "*T"]:
+def gather_log_prob(
+    log_probs: Float[Array, "*T A"], action: Int32[Array, "*T"]
+) -> Float[Array, "*T"]:
     """The log-probability of the actions taken."""
     return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
 
@@ -128,6 +129,8 @@ def _values_before_reset(
     memory: Memory,
 ) -> Float[Array, "T B"]:
     """Values of the observations after each action, `memory` being that after each step."""
-    seen, _ = network.see(trajectory.next_image, modulations[trajectory.instruction_row])
+    seen, _ = network.see(
+        image_of(trajectory.next_observation), modulations[trajectory.instruction_row]
+    )
     nowhere = jnp.zeros_like(trajectory.first)
     return network.value(network.remember(seen, memory, nowhere).hidden)

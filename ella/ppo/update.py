@@ -15,8 +15,8 @@ from ella.ppo.settings import PPOSettings
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Learner:
-    """What learning changes."""
+class PolicyLearner:
+    """What learning changes: the policy network, its optimiser and its running statistics."""
 
     network: ActorCritic
     optimiser: optax.OptState
@@ -33,22 +33,25 @@ def make_optimiser(config: PPOSettings) -> optax.GradientTransformation:
 
 def update(
     config: PPOSettings,
-    learner: Learner,
+    learner: PolicyLearner,
     tokens: Int32[Array, "R T"],
     sequences: Sequences,
     *,
     key: PRNGKeyArray,
-) -> tuple[Learner, Measurements]:
+) -> tuple[PolicyLearner, Measurements]:
     """All epochs over one rollout's sequences.
 
-    Running statistics follow these minibatches only: what acting would have added has decayed
-    below one part in a million by the end of the update, at the default sizes.
+    Running statistics are exponential moving averages over these minibatches only: what acting
+    would have added has decayed below one part in a million by the end of the update, at the
+    default sizes.
     """
     keys = jax.random.split(key, config.epochs)
     shuffled = jax.vmap(lambda k: jax.random.permutation(k, config.num_sequences))(keys)
     minibatches = shuffled.reshape(-1, config.minibatch_sequences)
 
-    def learn(learner: Learner, indices: Int32[Array, "N"]) -> tuple[Learner, dict[str, Array]]:
+    def learn(
+        learner: PolicyLearner, indices: Int32[Array, "N"]
+    ) -> tuple[PolicyLearner, dict[str, Array]]:
         return gradient_step(config, learner, tokens, sequences.take(indices))
 
     learner, found = jax.lax.scan(learn, learner, minibatches)
@@ -61,16 +64,16 @@ def update(
 
 def gradient_step(
     config: PPOSettings,
-    learner: Learner,
+    learner: PolicyLearner,
     tokens: Int32[Array, "R T"],
     sequences: Sequences,
-) -> tuple[Learner, dict[str, Float[Array, ""]]]:
+) -> tuple[PolicyLearner, dict[str, Float[Array, ""]]]:
     """One minibatch: the new learner, and what was measured."""
     (loss, (parts, moments)), gradient = jax.value_and_grad(ppo_loss, has_aux=True)(
         learner.network, config, tokens, sequences
     )
     changes, optimiser = make_optimiser(config).update(gradient, learner.optimiser, learner.network)
-    learned = Learner(
+    learned = PolicyLearner(
         network=optax.apply_updates(learner.network, changes),
         optimiser=optimiser,
         statistics=learner.statistics.follow(moments, config.network.statistics_momentum),

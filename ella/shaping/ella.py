@@ -125,8 +125,7 @@ class EllaShaper(AbstractRewardShaper):
     def account(self, state: EllaState, trajectory: Trajectory) -> tuple[EllaState, Account]:
         """`shape` in full: every completion and payment, for films and for looking inside."""
         T, B = trajectory.reward.shape
-        images = trajectory.image.reshape(T * B, *trajectory.image.shape[2:])
-        terminated = self.termination(images).reshape(T, B, -1)
+        terminated = self._terminated(trajectory.observation, T, B)
         steps = state.steps + jnp.arange(T, dtype=jnp.int32)
         by_row = self.relevance.relevant(state.relevance, trajectory.instructions)
         relevant = by_row[trajectory.instruction_row]
@@ -135,12 +134,16 @@ class EllaShaper(AbstractRewardShaper):
         ledger, account = self.keep_account(state.ledger, trajectory, terminated, relevant)
         completed = account.completed
         if self.last_state:
-            shown = self.termination(trajectory.next_image.reshape(images.shape))
-            completed = completed | shown.reshape(T, B, -1)
+            completed = completed | self._terminated(trajectory.next_observation, T, B)
         dataset = relevance_dataset.record(
             state.dataset, trajectory.instruction_id, completed, trajectory.success
         )
         return EllaState(ledger, state.steps + T, dataset, state.relevance), account
+
+    def _terminated(self, observation: PyTree, T: int, B: int) -> Bool[Array, "T B L"]:
+        """What every observation of a rollout shows carried out."""
+        flat = jax.tree.map(lambda leaf: leaf.reshape(T * B, *leaf.shape[2:]), observation)
+        return self.termination(flat).reshape(T, B, -1)
 
     def fit(
         self,

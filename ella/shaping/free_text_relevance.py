@@ -1,4 +1,4 @@
-"""Relevance for instructions that are met on the way instead of being known beforehand."""
+"""Relevance for instructions that are met during training instead of being known beforehand."""
 
 from dataclasses import dataclass, replace
 
@@ -12,7 +12,7 @@ from ella.networks.relevance import RelevanceClassifier, relevance_matrix
 from ella.shaping import relevance_training
 from ella.shaping.relevance import LOG_HALF, AbstractRelevance, learn_everything, learn_from_dataset
 from ella.shaping.relevance_dataset import RelevanceDataset
-from ella.shaping.relevance_training import Decompositions, Learner
+from ella.shaping.relevance_training import Decompositions, RelevanceLearner
 from ella.shaping.settings import RelevanceSettings
 from ella.trajectory import InstructionTable
 
@@ -29,10 +29,10 @@ CHUNK = 64
 class FreeTextLearner:
     """The classifier of one seed."""
 
-    learner: Learner
+    learner: RelevanceLearner
     taught: Bool[Array, "vocabulary"]
-    """Words it has learned from. To a sentence with others everything is relevant, as everything
-    is at the beginning."""
+    """Words it has learned from. If an instruction contains other words, every low-level
+    instruction counts as relevant, as at the start of training."""
     relevant: Bool[Array, "num_ids L"]
     """Its judgement of every sentence met, so that it need not read them at every step."""
 
@@ -42,7 +42,8 @@ class FreeTextRelevance(AbstractRelevance):
 
     Everything is relevant until the first update. Then the classifier is taught just that for the
     sentences met so far, and learns from successes from there on, as it does for a known language.
-    A sentence with new words is relevant to everything until it has been learned from.
+    If an instruction contains unseen words, every low-level instruction counts as relevant until
+    the classifier has learned from it.
     """
 
     settings: RelevanceSettings = eqx.field(static=True)
@@ -128,7 +129,9 @@ class FreeTextRelevance(AbstractRelevance):
         due = (iteration + 1) % self.settings.update_every == 0
         return jax.lax.cond(due, update, keep, state)
 
-    def _teach(self, learner: Learner, *, key: PRNGKeyArray) -> tuple[Learner, Bool[Array, ""]]:
+    def _teach(
+        self, learner: RelevanceLearner, *, key: PRNGKeyArray
+    ) -> tuple[RelevanceLearner, Bool[Array, ""]]:
         """Teach that everything is relevant to some of the sentences met; whether that worked."""
         draw_key, train_key = jax.random.split(key)
         count = min(self.settings.initial_instructions, self.sentences.shape[0])
@@ -142,7 +145,7 @@ class FreeTextRelevance(AbstractRelevance):
             used=jnp.ones(count, bool),
         )
 
-        def all_relevant(learner: Learner) -> Bool[Array, ""]:
+        def all_relevant(learner: RelevanceLearner) -> Bool[Array, ""]:
             logs, _ = relevance_matrix(learner.classifier, tokens, self.low_tokens)
             return (logs > LOG_HALF).all()
 

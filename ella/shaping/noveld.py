@@ -12,7 +12,7 @@ from ella.measurement import Measurements, mean_of
 from ella.networks.novelty import ConvolutionalEncoder, DenseLayers
 from ella.shaping.shaper import AbstractRewardShaper, Number
 from ella.shaping.visits import Visits, count_visits, no_visits
-from ella.trajectory import Trajectory
+from ella.trajectory import Trajectory, image_of
 
 STRIDES = (1, 2, 2)
 SMALLEST_SQUARE = 1e-12
@@ -33,8 +33,8 @@ class NoveldState:
 
 
 class NoveldShaper(AbstractRewardShaper):
-    """Pays for max(novelty after - alpha * novelty before, 0) where the episode has not come to
-    the state before; novelty is the distance of the predictor from the target."""
+    """Pays for max(novelty after - alpha * novelty before, 0) where the episode has not
+    visited the state before; novelty is the distance of the predictor from the target."""
 
     horizon: int = eqx.field(static=True)
     """The length of the longest episode."""
@@ -65,7 +65,8 @@ class NoveldShaper(AbstractRewardShaper):
     def shape(
         self, state: NoveldState, trajectory: Trajectory
     ) -> tuple[NoveldState, Float[Array, "T B"], Measurements]:
-        encoded = _encode(state, jnp.stack([trajectory.image, trajectory.next_image]))
+        images = [image_of(trajectory.observation), image_of(trajectory.next_observation)]
+        encoded = _encode(state, jnp.stack(images))
         before, after = _novelty(state.predictor, state.target(encoded), encoded)
         visits, counted = count_visits(state.visits, trajectory)
         is_new = counted == 1
@@ -86,7 +87,7 @@ class NoveldShaper(AbstractRewardShaper):
         *,
         key: PRNGKeyArray,
     ) -> tuple[NoveldState, Measurements]:
-        encoded = _encode(state, trajectory.next_image)
+        encoded = _encode(state, image_of(trajectory.next_observation))
         targets = state.target(encoded)
 
         def loss_of(predictor: DenseLayers) -> Float[Array, ""]:

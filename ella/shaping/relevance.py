@@ -15,7 +15,7 @@ from ella.networks.relevance import RelevanceClassifier, relevance_matrix
 from ella.shaping import relevance_dataset, relevance_training
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance_dataset import RelevanceDataset
-from ella.shaping.relevance_training import Decompositions, Learner
+from ella.shaping.relevance_training import Decompositions, RelevanceLearner
 from ella.shaping.settings import RelevanceSettings
 from ella.trajectory import InstructionTable
 from ella.world import levels
@@ -136,7 +136,7 @@ class LearnedRelevance(AbstractRelevance):
         self.level_instructions = jnp.asarray(drawn)
         self.num_different = np.unique(drawn).size
 
-    def init(self, *, key: PRNGKeyArray) -> Learner:
+    def init(self, *, key: PRNGKeyArray) -> RelevanceLearner:
         """A learner trained until it calls everything relevant to the instructions of levels."""
         settings = self.settings
         network_key, draw_key, train_key = jax.random.split(key, 3)
@@ -149,7 +149,7 @@ class LearnedRelevance(AbstractRelevance):
             used=jnp.ones(ids.size, bool),
         )
 
-        def all_relevant(learner: Learner) -> Bool[Array, ""]:
+        def all_relevant(learner: RelevanceLearner) -> Bool[Array, ""]:
             return (self._log_probability(learner, different) > LOG_HALF).all()
 
         return learn_everything(
@@ -164,42 +164,44 @@ class LearnedRelevance(AbstractRelevance):
         _, first = jnp.unique(shuffled, return_index=True, size=self.num_different)
         return shuffled[jnp.sort(first)[:count]]
 
-    def start_problems(self, state: Learner) -> dict[str, Bool[Array, ""]]:
+    def start_problems(self, state: RelevanceLearner) -> dict[str, Bool[Array, ""]]:
         called = self._log_probability(state, self.level_instructions) > LOG_HALF
         return {START_PROBLEM: ~called.all()}
 
-    def relevant(self, state: Learner, instructions: InstructionTable) -> Bool[Array, "R L"]:
+    def relevant(
+        self, state: RelevanceLearner, instructions: InstructionTable
+    ) -> Bool[Array, "R L"]:
         logs, _ = relevance_matrix(state.classifier, instructions.tokens, self.low_tokens)
         return logs > LOG_HALF
 
     def pays_everything(self, steps: Int32[Array, "T"], num_envs: int) -> Bool[Array, "T"]:
         return jnp.zeros_like(steps, bool)
 
-    def probability(self, state: Learner, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
+    def probability(self, state: RelevanceLearner, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
         return jnp.exp(self._log_probability(state, ids))
 
     def fit(
         self,
-        state: Learner,
+        state: RelevanceLearner,
         dataset: RelevanceDataset,
         iteration: Int32[Array, ""],
         *,
         key: PRNGKeyArray,
-    ) -> tuple[Learner, Measurements]:
-        def update(learner: Learner) -> tuple[Learner, Measurements]:
+    ) -> tuple[RelevanceLearner, Measurements]:
+        def update(learner: RelevanceLearner) -> tuple[RelevanceLearner, Measurements]:
             learner = learn_from_dataset(
                 self.settings, learner, dataset, self.language.tokens, self.low_tokens, key=key
             )
             return learner, self.validate(learner)
 
-        def keep(learner: Learner) -> tuple[Learner, Measurements]:
+        def keep(learner: RelevanceLearner) -> tuple[RelevanceLearner, Measurements]:
             nothing = jax.eval_shape(self.validate, learner)
             return learner, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), nothing)
 
         due = (iteration + 1) % self.settings.update_every == 0
         return jax.lax.cond(due, update, keep, state)
 
-    def validate(self, learner: Learner) -> Measurements:
+    def validate(self, learner: RelevanceLearner) -> Measurements:
         """Agreement with the oracle on instructions of levels, as on a set with as many relevant as
         irrelevant pairs."""
         if self.oracle_spec is None:
@@ -217,28 +219,30 @@ class LearnedRelevance(AbstractRelevance):
             "relevance_recall": Mean(recall, one),
         }
 
-    def _log_probability(self, learner: Learner, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
+    def _log_probability(
+        self, learner: RelevanceLearner, ids: Int32[Array, "N"]
+    ) -> Float[Array, "N L"]:
         tokens = self.language.tokens(ids)
         return relevance_matrix(learner.classifier, tokens, self.low_tokens)[0]
 
 
 def learn_everything(
     settings: RelevanceSettings,
-    learner: Learner,
+    learner: RelevanceLearner,
     data: Decompositions,
     low_tokens: Int32[Array, "L m"],
-    all_relevant: Callable[[Learner], Bool[Array, ""]],
+    all_relevant: Callable[[RelevanceLearner], Bool[Array, ""]],
     *,
     key: PRNGKeyArray,
-) -> Learner:
+) -> RelevanceLearner:
     """The beginning: trained on `data`, in which all is relevant, until `all_relevant` agrees or
     `max_initial_rounds` have passed. The optimiser starts afresh afterwards."""
 
-    def unfinished(carry: tuple[Array, Learner]) -> Array:
+    def unfinished(carry: tuple[Array, RelevanceLearner]) -> Array:
         trained, learner = carry
         return (trained < settings.max_initial_rounds) & ((trained == 0) | ~all_relevant(learner))
 
-    def train(carry: tuple[Array, Learner]) -> tuple[Array, Learner]:
+    def train(carry: tuple[Array, RelevanceLearner]) -> tuple[Array, RelevanceLearner]:
         trained, learner = carry
         learner = relevance_training.learn_initially(
             learner, data, low_tokens, settings.training, key=jax.random.fold_in(key, trained)
@@ -251,13 +255,13 @@ def learn_everything(
 
 def learn_from_dataset(
     settings: RelevanceSettings,
-    learner: Learner,
+    learner: RelevanceLearner,
     dataset: RelevanceDataset,
     tokens_of: Callable[[Int32[Array, "C"]], Int32[Array, "C n"]],
     low_tokens: Int32[Array, "L m"],
     *,
     key: PRNGKeyArray,
-) -> Learner:
+) -> RelevanceLearner:
     """One online update from D."""
     training = settings.training
     sample_key, train_key = jax.random.split(key)

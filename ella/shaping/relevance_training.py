@@ -62,26 +62,26 @@ class Pairs:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Learner:
+class RelevanceLearner:
     """The classifier and its optimiser's state."""
 
     classifier: RelevanceClassifier
     optimiser: PyTree
 
 
-def start(classifier: RelevanceClassifier) -> Learner:
+def start(classifier: RelevanceClassifier) -> RelevanceLearner:
     """A learner whose optimiser remembers nothing."""
-    return Learner(classifier, ADAM.init(classifier))
+    return RelevanceLearner(classifier, ADAM.init(classifier))
 
 
 def learn(
-    learner: Learner,
+    learner: RelevanceLearner,
     data: Decompositions,
     low_tokens: Int32[Array, "L m"],
     settings: RelevanceTrainingSettings,
     *,
     key: PRNGKeyArray,
-) -> Learner:
+) -> RelevanceLearner:
     """One online update from `data`; nothing changes where no row is in use."""
     if settings.sampling == "pairs":
 
@@ -97,13 +97,13 @@ def learn(
 
 
 def learn_initially(
-    learner: Learner,
+    learner: RelevanceLearner,
     data: Decompositions,
     low_tokens: Int32[Array, "L m"],
     settings: RelevanceTrainingSettings,
     *,
     key: PRNGKeyArray,
-) -> Learner:
+) -> RelevanceLearner:
     """One round of initial training on `data` in which every pair is relevant and every row used:
     each pair once an epoch."""
     rows, num_low_level = data.relevant.shape
@@ -184,19 +184,19 @@ def draw_pairs(data: Decompositions, draws: int, *, key: PRNGKeyArray) -> Pairs:
 
 
 def _improve(
-    learner: Learner,
+    learner: RelevanceLearner,
     learning_rate: float | Float[Array, ""],
     loss: Callable[..., Array],
     *args: Array,
-) -> Learner:
+) -> RelevanceLearner:
     gradient = eqx.filter_grad(loss)(learner.classifier, *args)
     directions, optimiser = ADAM.update(gradient, learner.optimiser)
     updates = jax.tree.map(lambda direction: -learning_rate * direction, directions)
-    return Learner(eqx.apply_updates(learner.classifier, updates), optimiser)
+    return RelevanceLearner(eqx.apply_updates(learner.classifier, updates), optimiser)
 
 
 def _learn_pairs(
-    learner: Learner,
+    learner: RelevanceLearner,
     data: Decompositions,
     low_tokens: Int32[Array, "L m"],
     settings: RelevanceTrainingSettings,
@@ -204,21 +204,23 @@ def _learn_pairs(
     epochs: int,
     max_steps: int,
     key: PRNGKeyArray,
-) -> Learner:
-    def epoch(index: Int32[Array, ""], carry: tuple[Learner, Array]) -> tuple[Learner, Array]:
+) -> RelevanceLearner:
+    def epoch(
+        index: Int32[Array, ""], carry: tuple[RelevanceLearner, Array]
+    ) -> tuple[RelevanceLearner, Array]:
         learner, taken = carry
         pairs = draw_epoch(jax.random.fold_in(key, index))
         steps = jnp.minimum(-(-pairs.count // settings.batch), max_steps - taken)
 
-        def step(carry: tuple[Array, Learner]) -> tuple[Array, Learner]:
+        def step(carry: tuple[Array, RelevanceLearner]) -> tuple[Array, RelevanceLearner]:
             at, learner = carry
-            chosen = at * settings.batch + jnp.arange(settings.batch)
-            used = chosen < pairs.count
-            chosen = jnp.minimum(chosen, pairs.row.size - 1)
+            indices = at * settings.batch + jnp.arange(settings.batch)
+            used = indices < pairs.count
+            indices = jnp.minimum(indices, pairs.row.size - 1)
             learner = _improve(
                 learner, settings.learning_rate, pair_loss,
-                data.tokens[pairs.row[chosen]], low_tokens[pairs.low[chosen]],
-                pairs.relevant[chosen], used,
+                data.tokens[pairs.row[indices]], low_tokens[pairs.low[indices]],
+                pairs.relevant[indices], used,
             )  # fmt: skip
             return at + 1, learner
 
@@ -231,14 +233,14 @@ def _learn_pairs(
 
 
 def _learn_rows(
-    learner: Learner,
+    learner: RelevanceLearner,
     data: Decompositions,
     low_tokens: Int32[Array, "L m"],
     settings: RelevanceTrainingSettings,
     released_steps: Int32[Array, ""],
     max_steps: int,
     key: PRNGKeyArray,
-) -> Learner:
+) -> RelevanceLearner:
     """At most `max_steps` steps in place of `released_steps`."""
     steps = jnp.minimum(released_steps, max_steps)
     scale = released_steps / jnp.maximum(steps, 1)
@@ -246,7 +248,7 @@ def _learn_rows(
     batch = min(settings.batch, data.used.size)
     count = data.used.sum(dtype=jnp.int32)
 
-    def step(carry: tuple[Array, Learner]) -> tuple[Array, Learner]:
+    def step(carry: tuple[Array, RelevanceLearner]) -> tuple[Array, RelevanceLearner]:
         at, learner = carry
         drawn = jax.random.randint(jax.random.fold_in(key, at), (batch,), 0, jnp.maximum(count, 1))
         rows = jnp.where(count <= batch, jnp.arange(batch), drawn)

@@ -12,7 +12,7 @@ from ella.measurement import Measurements, mean_of
 from ella.networks.impact import ImpactNetworks, impact_networks
 from ella.shaping.shaper import AbstractRewardShaper, Number
 from ella.shaping.visits import Visits, count_visits, no_visits
-from ella.trajectory import Trajectory
+from ella.trajectory import Trajectory, image_of
 
 SMALLEST_SQUARE = 1e-12
 """Below it a distance has no gradient: the root's would not be finite."""
@@ -138,5 +138,7 @@ class RideShaper(AbstractRewardShaper):
 
 def _embed(networks: ImpactNetworks, trajectory: Trajectory) -> tuple[Array, Array]:
     """Embeddings of the views before and after each action."""
-    both = networks.embedding(jnp.stack([trajectory.image, trajectory.next_image]))
+    both = networks.embedding(
+        jnp.stack([image_of(trajectory.observation), image_of(trajectory.next_observation)])
+    )
     return both[0], both[1]

@@ -13,7 +13,7 @@ from ella.measurement import Measurements, mean_of
 from ella.networks.novelty import ConvolutionalEncoder
 from ella.shaping.running_moments import RunningMoments, merged, no_moments
 from ella.shaping.shaper import AbstractRewardShaper, Number
-from ella.trajectory import Trajectory
+from ella.trajectory import Trajectory, image_of
 
 CHANNELS, STRIDES = (32, 32, 128), (2, 2, 2)
 
@@ -72,7 +72,7 @@ class RndShaper(AbstractRewardShaper):
     def shape(
         self, state: RndState, trajectory: Trajectory
     ) -> tuple[RndState, Float[Array, "T B"], Measurements]:
-        inputs = self._inputs(state, trajectory.next_image)
+        inputs = self._inputs(state, image_of(trajectory.next_observation))
         errors = _errors(state.predictor, state.target(inputs), inputs)
         is_known = state.views.count > 0
 
@@ -100,7 +100,7 @@ class RndShaper(AbstractRewardShaper):
         *,
         key: PRNGKeyArray,
     ) -> tuple[RndState, Measurements]:
-        views = trajectory.next_image.reshape(-1, 7, 7, 3)
+        views = image_of(trajectory.next_observation).reshape(-1, 7, 7, 3)
         frames = views.shape[0]
         if frames % self.minibatches:
             raise InputError(

@@ -23,6 +23,24 @@ class AbstractRewardShaper(eqx.Module):
     A shaper is a value shared by all seeds (settings and frozen networks); what changes while
     training is its state, one per seed. `shape` over T steps equals T calls over one step, so the
     same code serves a trainer that steps on the host.
+
+    A shaper may read any observation, a PyTree of arrays [T, B, ...]. This one pays for distance
+    covered where observations are dictionaries that hold a position::
+
+        class DistanceShaper(AbstractRewardShaper):
+            coefficient: float
+
+            def init(self, num_envs, *, key):
+                return ()
+
+            def shape(self, state, trajectory):
+                before = trajectory.observation["position"]  # [T, B, 2]
+                after = trajectory.next_observation["position"]
+                bonus = self.coefficient * jnp.abs(after - before).sum(-1)
+                return state, bonus, {"distance_bonus": mean_of(bonus)}
+
+            def fit(self, state, trajectory, iteration, *, key):
+                return state, {}
     """
 
     @abstractmethod

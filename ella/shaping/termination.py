@@ -1,13 +1,16 @@
 """Which low-level instructions have been carried out, judged from one observation."""
 
 from abc import abstractmethod
+from dataclasses import dataclass
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, UInt8
+from jaxtyping import Array, Bool, PyTree, UInt8
 
 from ella.networks.termination import TerminationTable
+from ella.trajectory import image_of
 from ella.world.encoding import DOOR, OPEN, VIEW_SIZE, colour_of, kind_of
 from ella.world.grammar import Clause, Language
 from ella.world.state import GOTO, OPEN_DOOR, PICK_UP
@@ -21,8 +24,11 @@ class AbstractTermination(eqx.Module):
     """Judges all low-level instructions at once."""
 
     @abstractmethod
-    def __call__(self, image: UInt8[Array, "N 7 7 3"]) -> Bool[Array, "N L"]:
-        """Which of the L low-level instructions each observation shows carried out."""
+    def __call__(self, observation: PyTree) -> Bool[Array, "N L"]:
+        """Which of the L low-level instructions each of N observations shows carried out.
+
+        `observation` is of the structure of `Trajectory.observation`, its arrays [N, ...].
+        """
 
 
 class VisibleTermination(AbstractTermination):
@@ -34,7 +40,8 @@ class VisibleTermination(AbstractTermination):
 
     clauses: tuple[Clause, ...] = eqx.field(static=True)
 
-    def __call__(self, image: UInt8[Array, "N 7 7 3"]) -> Bool[Array, "N L"]:
+    def __call__(self, observation: PyTree) -> Bool[Array, "N L"]:
+        image = image_of(observation)
         targets = np.array([clause.phrases[0].object_class for clause in self.clauses])
         kinds = np.array([clause.kind for clause in self.clauses])
         types, colours = kind_of(targets), colour_of(targets)
@@ -61,13 +68,21 @@ class LearnedTermination(AbstractTermination):
 
     table: TerminationTable
 
-    def __call__(self, image: UInt8[Array, "N 7 7 3"]) -> Bool[Array, "N L"]:
-        return self.table(image)
+    def __call__(self, observation: PyTree) -> Bool[Array, "N L"]:
+        return self.table(image_of(observation))
 
 
-class ToldTermination(AbstractTermination):
-    """The judgement of whoever looks at the observations: a trajectory for it holds, in place of
-    images, which low-level instructions each observation shows carried out."""
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class JudgedObservation:
+    """What a judge outside the compiled program found in an observation."""
 
-    def __call__(self, image: Bool[Array, "N L"]) -> Bool[Array, "N L"]:
-        return image
+    completed: Bool[Array, "*batch L"]
+    """Which low-level instructions it shows carried out."""
+
+
+class JudgedTermination(AbstractTermination):
+    """The judgement that `JudgedObservation` holds."""
+
+    def __call__(self, observation: JudgedObservation) -> Bool[Array, "N L"]:
+        return observation.completed

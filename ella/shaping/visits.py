@@ -1,4 +1,4 @@
-"""How often each environment's running episode has come to a state."""
+"""How often each environment's running episode has visited a state."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int32, UInt32
 
-from ella.trajectory import Trajectory
+from ella.trajectory import Trajectory, image_of
 from ella.world.fingerprint import view_fingerprint
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Visits:
-    """The states that running episodes have come to; survives rollouts."""
+    """The states that running episodes have visited; survives rollouts."""
 
     fingerprints: UInt32[Array, "B H"]
     """In order; only the last H of an episode are remembered."""
@@ -27,14 +27,14 @@ def no_visits(num_envs: int, horizon: int) -> Visits:
 
 
 def count_visits(visits: Visits, trajectory: Trajectory) -> tuple[Visits, Int32[Array, "T B"]]:
-    """How often the episode has come, each step's action included, to the state after the action.
+    """How often the episode has visited the state after each action, that visit included.
 
-    An episode's first state is not counted before it is come back to. Where a trajectory has no
-    fingerprints of states, those of views take their place.
+    A state is counted when the agent enters it; an episode's first state, only when the agent
+    returns to it. Where a trajectory has no fingerprints of states, those of images replace them.
     """
     prints = trajectory.fingerprint
     if prints is None:
-        prints = view_fingerprint(trajectory.next_image)
+        prints = view_fingerprint(image_of(trajectory.next_observation))
     T, B = prints.shape
     horizon = visits.fingerprints.shape[1]
     episode = jnp.cumsum(trajectory.first, axis=0, dtype=jnp.int32)

@@ -28,7 +28,7 @@ BATCH = 256
 
 
 @dataclass(frozen=True)
-class Episodes:
+class EvaluatedEpisodes:
     """What each evaluation episode came to; host arrays [episodes]."""
 
     success: np.ndarray
@@ -52,7 +52,7 @@ def evaluate(
     mode: Mode = "greedy",
     backend: Backend = "ella",
     seed: int = 0,
-) -> Episodes:
+) -> EvaluatedEpisodes:
     """Play `episodes` levels that training never draws. The same seed gives the same levels in
     both backends and for every policy."""
     if episodes < 1:
@@ -75,7 +75,7 @@ def evaluate(
         np.concatenate([np.asarray(part) for part in parts])[:episodes]
         for parts in zip(*played, strict=True)
     )
-    return Episodes(success, reward, length)
+    return EvaluatedEpisodes(success, reward, length)
 
 
 @eqx.filter_jit

@@ -67,8 +67,8 @@ class Lock(NamedTuple):
     key_room: Int32[Array, ""]
 
 
-class Clause(NamedTuple):
-    """A clause drawn for a level."""
+class DrawnClause(NamedTuple):
+    """A clause drawn for a level, as class numbers and the id of its words."""
 
     clause_id: Int32[Array, ""]
     is_put_next: Bool[Array, ""]
@@ -340,7 +340,7 @@ def _clause_on_classes(
     draws: RandomWords,
     candidates: UInt32[Array, ""],
     several: Bool[Array, " C"],
-) -> Clause:
+) -> DrawnClause:
     """A clause whose objects are uniform over the classes that may be named."""
     numbers = np.array([CLAUSE_KINDS[name] for name in kinds], np.int32)
     kind = jnp.asarray(numbers)[uniform_index(draws.one(), len(kinds))]
@@ -357,7 +357,7 @@ def _clause_on_objects(
     draws: RandomWords,
     classes: Int32[Array, " K"],
     several: Bool[Array, " C"],
-) -> Clause:
+) -> DrawnClause:
     """A clause on the class of a random object, or of an ordered pair of objects."""
     num = classes.shape[0]
     first = uniform_index(draws.one(), num)
@@ -386,7 +386,7 @@ def _clause(
     fixed: Int32[Array, ""],
     found: Bool[Array, ""],
     several: Bool[Array, " C"],
-) -> Clause:
+) -> DrawnClause:
     """The clause with its id in the language: phrases are numbered article, colour, type."""
     language = spec.language
     num_movable = len(language.movable_phrases)
@@ -405,11 +405,11 @@ def _clause(
         elif number == OPEN_DOOR:
             digits = digits - num_movable
         clause_id = jnp.where(kind == number, language.kind_offsets[number] + digits, clause_id)
-    return Clause(clause_id, kind == PUT_NEXT, target, fixed, found)
+    return DrawnClause(clause_id, kind == PUT_NEXT, target, fixed, found)
 
 
 def _cannot_put(
-    clause: Clause, objects: Objects, classes: Int32[Array, " K"], doors: Doors
+    clause: DrawnClause, objects: Objects, classes: Int32[Array, " K"], doors: Doors
 ) -> Bool[Array, ""]:
     """Whether the classes coincide or an object to move already lies next to a fixed one."""
     x = jnp.concatenate([objects.x, doors.x])

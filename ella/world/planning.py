@@ -73,8 +73,8 @@ class Plan:
 
 @pytree
 @dataclass(frozen=True)
-class Clause:
-    """A clause to carry out; kind NO_CLAUSE costs nothing."""
+class RemainingClause:
+    """A clause that is still to be carried out; kind NO_CLAUSE costs nothing."""
 
     kind: Int32[Array, ""]
     objects: UInt8[Array, "2"]
@@ -213,7 +213,7 @@ def plan(spec: TaskSpec, state: State) -> Plan:
 
     def best(hand: Array, ground: Ground) -> Plan:
         """The plan for whichever order of the clauses is the cheaper at once."""
-        first, second = _clauses_left(state)
+        first, second = _remaining_clauses(state)
         if spec.form == "single":
             nothing = jnp.zeros((4, W * H), jnp.int16)
             return _plan_clause(spec.kinds, first, ground, hand, nothing).entry
@@ -231,7 +231,7 @@ def plan(spec: TaskSpec, state: State) -> Plan:
     return _choose(lost, _plan_clearing(state, ground, lost), chosen)
 
 
-def _clauses_left(state: State) -> tuple[Clause, Clause]:
+def _remaining_clauses(state: State) -> tuple[RemainingClause, RemainingClause]:
     """The clause to do next and the one after it; kind NO_CLAUSE where there is none."""
     instruction, done = state.instruction, state.clause_done
     is_second_first = (instruction.form == AFTER) & ~done[1]
@@ -239,8 +239,8 @@ def _clauses_left(state: State) -> tuple[Clause, Clause]:
     is_last = (instruction.form == SINGLE) | done[0] | done[1]
     second_kind = jnp.where(is_last, NO_CLAUSE, instruction.kinds[1 - first])
     return (
-        Clause(instruction.kinds[first], instruction.objects[first]),
-        Clause(second_kind, instruction.objects[1 - first]),
+        RemainingClause(instruction.kinds[first], instruction.objects[first]),
+        RemainingClause(second_kind, instruction.objects[1 - first]),
     )
 
 
@@ -255,7 +255,7 @@ class ClausePlan:
 
 def _plan_clause(
     kinds: tuple[str, ...],
-    clause: Clause,
+    clause: RemainingClause,
     ground: Ground,
     hand: Array,
     afterwards: Field,
@@ -312,7 +312,11 @@ def _plan_clause(
 
 
 def _plan_clauses(
-    kinds: tuple[str, ...], first: Clause, second: Clause, ground: Ground, hand: Array
+    kinds: tuple[str, ...],
+    first: RemainingClause,
+    second: RemainingClause,
+    ground: Ground,
+    hand: Array,
 ) -> Plan:
     """Carry out one clause and then, unless its kind is NO_CLAUSE, another."""
     moved = first.objects[0]

@@ -56,6 +56,17 @@ class State:
 
 @pytree
 @dataclass(frozen=True)
+class GridObservation:
+    """What the agent sees, without its instruction."""
+
+    image: UInt8[Array, "*batch 7 7 3"]
+    """As in `Observation`."""
+    direction: Int32[Array, "*batch"] | None = None
+    """None where only images were recorded."""
+
+
+@pytree
+@dataclass(frozen=True)
 class Observation:
     """What the agent is given before it acts."""
 
@@ -65,6 +76,11 @@ class Observation:
     mission: Int32[Array, "*batch L"]
     """Token ids, 0 is padding; L is the task language's longest sentence."""
     instruction_id: Int32[Array, "*batch"]
+
+    @property
+    def without_instruction(self) -> GridObservation:
+        """What trajectories hold for every step; instructions are looked up in a table."""
+        return GridObservation(self.image, self.direction)
 
 
 @pytree

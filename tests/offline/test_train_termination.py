@@ -13,6 +13,7 @@ from ella.offline.termination import assess_on_task, termination_classifier
 from ella.offline.termination_examples import TerminationExamples
 from ella.offline.train_termination import _Data, draw_batch
 from ella.shaping.termination import visible_termination
+from ella.world.state import GridObservation
 from ella.world.tasks import find
 
 TASK = find("goto-room")
@@ -72,8 +73,9 @@ def test_learns_from_a_file_and_is_recalled(examples_file, tmp_path):
     assert seen[0].loss > seen[-1].loss
 
     views = synthetic_views(200, seed=9)
-    decided = np.asarray(trained.prepared()(jnp.asarray(views)))
-    truth = np.asarray(visible_termination(LANGUAGE)(jnp.asarray(views)))
+    seen_views = GridObservation(jnp.asarray(views))
+    decided = np.asarray(trained.prepared()(seen_views))
+    truth = np.asarray(visible_termination(LANGUAGE)(seen_views))
     assert decided[truth].mean() + (~decided[~truth]).mean() > 1.7
 
     # A second run finds the first one's result and trains no more.
@@ -83,7 +85,7 @@ def test_learns_from_a_file_and_is_recalled(examples_file, tmp_path):
     )
     assert not seen
     assert recalled.record == trained.record
-    np.testing.assert_array_equal(recalled.prepared()(jnp.asarray(views)), decided)
+    np.testing.assert_array_equal(recalled.prepared()(seen_views), decided)
 
 
 @pytest.mark.slow

@@ -9,9 +9,9 @@ import pytest
 
 from ella.networks.actor_critic import ActorCritic, Memory
 from ella.networks.settings import SMALL_NETWORK
-from ella.ppo.advantage import Estimate, estimate_rollout
-from ella.ppo.loss import cut, replay
-from ella.ppo.rollout import Rollout, chosen, collect
+from ella.ppo.advantage import AdvantageEstimate, estimate_rollout
+from ella.ppo.loss import replay, split_into_sequences
+from ella.ppo.rollout import Rollout, collect, gather_log_prob
 from ella.ppo.settings import PPOSettings
 from ella.world.environment import make
 from ella.world.tasks import TaskSpec
@@ -68,7 +68,9 @@ def test_the_rollout_holds_every_kind_of_end(played: Played) -> None:
     assert (length[1:][np.asarray(trajectory.first[1:])] == 1).all()
     assert (length[np.asarray(trajectory.truncated)] == 7).all()
     reset = np.asarray(trajectory.done[:-1])
-    same = (np.asarray(trajectory.next_image[:-1]) == trajectory.image[1:]).all((2, 3, 4))
+    later = jax.tree.map(lambda leaf: np.asarray(leaf)[1:], trajectory.observation)
+    after = jax.tree.map(lambda leaf: np.asarray(leaf)[:-1], trajectory.next_observation)
+    same = (after.image == later.image).all((2, 3, 4)) & (after.direction == later.direction)
     assert same[~reset].all()
     assert not same[reset].all()
 
@@ -76,18 +78,18 @@ def test_the_rollout_holds_every_kind_of_end(played: Played) -> None:
 @pytest.fixture(scope="module")
 def replayed(played: Played) -> tuple[jax.Array, jax.Array]:
     """Probabilities and values of the same steps, from the learning path, as [L, N]."""
-    nothing = Estimate(played.rollout.value, played.rollout.value)
+    nothing = AdvantageEstimate(played.rollout.value, played.rollout.value)
 
     @jax.jit
     def run(network: ActorCritic, rollout: Rollout) -> tuple:
-        sequences = cut(rollout, nothing, CONFIG.bptt_length)
+        sequences = split_into_sequences(rollout, nothing, CONFIG.bptt_length)
         log_probs, values = [], []
         # The k-th sequences of all environments: the rows whose statistics were used in acting.
         for k in range(2):
             rows = k * CONFIG.num_envs + jnp.arange(CONFIG.num_envs)
             some = sequences.take(rows)
             now = replay(network, rollout.trajectory.instructions.tokens, some, unroll=2)
-            log_probs.append(chosen(now.log_probs, some.action))
+            log_probs.append(gather_log_prob(now.log_probs, some.action))
             values.append(now.value)
         return jnp.concatenate(log_probs), jnp.concatenate(values)
 
@@ -104,11 +106,11 @@ def test_replaying_with_the_same_rows_gives_ratio_one(
 
 
 def test_other_rows_change_the_ratio_under_batch_statistics(played: Played) -> None:
-    nothing = Estimate(played.rollout.value, played.rollout.value)
+    nothing = AdvantageEstimate(played.rollout.value, played.rollout.value)
 
     @jax.jit
     def ratios(network: ActorCritic, rollout: Rollout) -> tuple:
-        sequences = cut(rollout, nothing, CONFIG.bptt_length)
+        sequences = split_into_sequences(rollout, nothing, CONFIG.bptt_length)
         tokens = rollout.trajectory.instructions.tokens
         some = sequences.take(jnp.arange(8, 24))
         batch = replay(network, tokens, some)
@@ -116,7 +118,7 @@ def test_other_rows_change_the_ratio_under_batch_statistics(played: Played) -> N
         all_rows = replay(network, tokens, sequences, running=running)
         few_rows = replay(network, tokens, sequences.take(jnp.arange(8, 24)), running=running)
         return (
-            jnp.exp(chosen(batch.log_probs, some.action) - some.log_prob),
+            jnp.exp(gather_log_prob(batch.log_probs, some.action) - some.log_prob),
             all_rows.log_probs[:, 8:24] - few_rows.log_probs,
         )
 
@@ -142,7 +144,10 @@ def test_memory_is_cleared_exactly_where_episodes_begin(played: Played) -> None:
         np.testing.assert_allclose(played.rollout.memory.hidden[t], memory.hidden, atol=1e-5)
         np.testing.assert_allclose(played.rollout.memory.cell[t], memory.cell, atol=1e-5)
         memory = step(
-            memory, trajectory.image[t], trajectory.instruction_row[t], trajectory.first[t]
+            memory,
+            trajectory.observation.image[t],
+            trajectory.instruction_row[t],
+            trajectory.first[t],
         )
     np.testing.assert_allclose(played.end_memory.cell, memory.cell, atol=1e-5)
 

@@ -35,15 +35,14 @@ def random_rollouts() -> list[Trajectory]:
         def step(vector, action):
             after, moved = env.step_vector(vector, action)
             return after, {
-                "image": vector.observation.image,
-                "direction": vector.observation.direction,
+                "observation": vector.observation.without_instruction,
                 "first": vector.first,
                 "instruction_row": vector.instruction_row,
                 "action": action,
                 "reward": moved.reward,
                 "terminated": moved.terminated,
                 "truncated": moved.truncated,
-                "next_image": moved.next_observation.image,
+                "next_observation": moved.next_observation.without_instruction,
                 "fingerprint": moved.fingerprint,
             }
 

@@ -13,7 +13,7 @@ from ella.errors import InputError
 from ella.shaping.bound import largest_bonus
 from ella.shaping.ella import EpisodeLedger, ella_shaper
 from ella.shaping.relevance import OracleRelevance
-from ella.shaping.termination import ToldTermination
+from ella.shaping.termination import JudgedTermination
 from ella.trajectory import InstructionTable, Trajectory
 from ella.world.tasks import find
 
@@ -48,12 +48,11 @@ NUM = len(SEQUENCES)
 @jax.jit
 def shaping_of(bonus, success, finished, terminates):
     """Bonus [H, NUM] of every action sequence, from the code that trains."""
-    blank = jnp.zeros((H, NUM, 7, 7, 3), jnp.uint8)
     zero = jnp.zeros((H, NUM), jnp.int32)
     rollout = Trajectory(
-        image=blank, direction=zero, first=zero == jnp.arange(H)[:, None], instruction_row=zero,
+        observation=(), first=zero == jnp.arange(H)[:, None], instruction_row=zero,
         action=zero, reward=jnp.where(success, 0.5, 0.0), terminated=success, truncated=finished,
-        next_image=blank,
+        next_observation=(),
         instructions=InstructionTable(jnp.zeros(1, jnp.int32), jnp.zeros((1, 1), jnp.int32)),
     )  # fmt: skip
     nothing = jnp.zeros((NUM, L), bool)
@@ -61,7 +60,9 @@ def shaping_of(bonus, success, finished, terminates):
     relevant = jnp.ones((H, NUM, L), bool)
     # A bonus of one, scaled afterwards, so that one program serves every bonus.
     task = find("putnext-room")
-    shaper = ella_shaper(task, ToldTermination(), OracleRelevance(task), bonus=1.0, discount=GAMMA)
+    shaper = ella_shaper(
+        task, JudgedTermination(), OracleRelevance(task), bonus=1.0, discount=GAMMA
+    )
     _, account = shaper.keep_account(ledger, rollout, terminates, relevant)
     return bonus * account.bonus
 

@@ -20,7 +20,7 @@ from ella.shaping.ella import (
 )
 from ella.shaping.oracle import low_level_of
 from ella.shaping.relevance import OracleRelevance
-from ella.shaping.termination import ToldTermination, visible_termination
+from ella.shaping.termination import JudgedObservation, JudgedTermination, visible_termination
 from ella.trajectory import InstructionTable, Trajectory
 
 L, T, B, ROLLOUTS = 5, 6, 3, 5
@@ -29,18 +29,16 @@ SPEC = ella.make("putnext-room").spec
 
 
 def paying(**settings) -> EllaShaper:
-    return ella_shaper(SPEC, ToldTermination(), OracleRelevance(SPEC), **settings)
+    return ella_shaper(SPEC, JudgedTermination(), OracleRelevance(SPEC), **settings)
 
 
 def trajectory_of(first, reward, terminated, truncated) -> Trajectory:
     """A rollout of which only the bookkeeping fields matter."""
-    shape = first.shape
-    blank = jnp.zeros((*shape, 7, 7, 3), jnp.uint8)
-    zero = jnp.zeros(shape, jnp.int32)
+    zero = jnp.zeros(first.shape, jnp.int32)
     return Trajectory(
-        image=blank, direction=zero, first=jnp.asarray(first), instruction_row=zero, action=zero,
+        observation=(), first=jnp.asarray(first), instruction_row=zero, action=zero,
         reward=jnp.asarray(reward, jnp.float32), terminated=jnp.asarray(terminated),
-        truncated=jnp.asarray(truncated), next_image=blank,
+        truncated=jnp.asarray(truncated), next_observation=(),
         instructions=InstructionTable(jnp.zeros(1, jnp.int32), jnp.zeros((1, 4), jnp.int32)),
     )  # fmt: skip
 
@@ -204,7 +202,7 @@ def test_what_the_last_action_carries_out_is_remembered_on_request_and_never_pai
     low = low_level_of(spec).language.num_ids
     shaper = ella_shaper(
         spec,
-        ToldTermination(),
+        JudgedTermination(),
         OracleRelevance(spec, after_frames=100),
         bonus=LAMBDA,
         discount=1.0,
@@ -221,8 +219,8 @@ def test_what_the_last_action_carries_out_is_remembered_on_request_and_never_pai
             terminated=last & [True, True],
             truncated=np.zeros((3, 2), bool),
         ),
-        image=jnp.asarray(seen),
-        next_image=jnp.asarray(shown),
+        observation=JudgedObservation(jnp.asarray(seen)),
+        next_observation=JudgedObservation(jnp.asarray(shown)),
     )
     state, bonus, _ = shaper.shape(shaper.init(2, key=jax.random.key(0)), rollout)
     np.testing.assert_allclose(bonus, LAMBDA * np.array([[0, 0], [1, 1], [-1, 0]]), atol=1e-6)
@@ -248,11 +246,11 @@ def played():
             # Rewards are rare under random actions; call some steps a success.
             lucky = (action == 6) & (vector.instruction_row % 2 == 0)
             return after, Trajectory(
-                image=vector.observation.image, direction=vector.observation.direction,
+                observation=vector.observation.without_instruction,
                 first=vector.first, instruction_row=vector.instruction_row, action=action,
                 reward=jnp.where(lucky, 0.5, moved.reward), terminated=moved.terminated | lucky,
-                truncated=moved.truncated, next_image=moved.next_observation.image,
-                instructions=table,
+                truncated=moved.truncated, instructions=table,
+                next_observation=moved.next_observation.without_instruction,
             )  # fmt: skip
 
         actions = jax.random.choice(action_key, jnp.array([0, 1, 2, 2, 2, 6]), (24, 8))

@@ -11,6 +11,7 @@ from ella.shaping.ella import ella_shaper
 from ella.shaping.oracle import low_level_of
 from ella.shaping.relevance import OracleRelevance
 from ella.trajectory import InstructionTable, Trajectory
+from ella.world.state import GridObservation
 from ella.world.tasks import all_tasks
 
 SEEDS, T, B, R = 2, 8, 4, 12
@@ -36,11 +37,12 @@ def test_state_keeps_its_shape(spec, oracle, untrained):
 
     def rollout(key):
         ids = jax.random.randint(key, (R,), 0, spec.language.num_ids)
-        image, zero = jnp.zeros((T, B, 7, 7, 3), jnp.uint8), jnp.zeros((T, B), jnp.int32)
+        zero = jnp.zeros((T, B), jnp.int32)
+        seen = GridObservation(jnp.zeros((T, B, 7, 7, 3), jnp.uint8), zero)
         return Trajectory(
-            image=image, direction=zero, first=zero == 1, instruction_row=zero, action=zero,
+            observation=seen, first=zero == 1, instruction_row=zero, action=zero,
             reward=zero.astype(jnp.float32), terminated=zero == 1, truncated=zero == 1,
-            next_image=image, instructions=InstructionTable(ids, spec.language.tokens(ids)),
+            next_observation=seen, instructions=InstructionTable(ids, spec.language.tokens(ids)),
         )  # fmt: skip
 
     def one_iteration(state, key, iteration):

@@ -47,7 +47,10 @@ def average(mean) -> float:
 def test_what_is_seen_again_and_again_is_no_longer_novel(shaper, error):
     repeated, unseen = random_rollouts()[0], random_rollouts()[1]
     # A view of another kind: nothing in the repeated ones looks like it.
-    strange = replace(unseen, next_image=jnp.full_like(unseen.next_image, 9))
+    strange = replace(
+        unseen,
+        next_observation=jax.tree.map(lambda leaf: jnp.full_like(leaf, 9), unseen.next_observation),
+    )
     state = shaper.init(B, key=jax.random.key(0))
     errors = []
     for i in range(25):
@@ -68,7 +71,7 @@ def test_rnd_pays_in_deviations_of_discounted_sums_of_errors():
             assert not np.asarray(bonus).any()
         if i == 0:
             continue
-        errors = np.asarray(squared_errors(before, rollout.next_image))
+        errors = np.asarray(squared_errors(before, rollout.next_observation.image))
         if i >= 2:
             np.testing.assert_allclose(bonus, errors / np.std(seen), rtol=1e-3)
         for error in errors:
@@ -81,9 +84,11 @@ def test_rnd_inputs_are_standardised_and_clipped():
     rollout = random_rollouts()[0]
     state = SMALL_RND.init(B, key=jax.random.key(0))
     state, _, _ = one_iteration(SMALL_RND, state, rollout, jax.random.key(0))
-    views = np.asarray(rollout.next_image, np.float32).reshape(-1, 7, 7, 3)
+    views = np.asarray(rollout.next_observation.image, np.float32).reshape(-1, 7, 7, 3)
     varies = views.std(axis=0) > 0
-    inputs = np.asarray(SMALL_RND._inputs(state, rollout.next_image)).reshape(-1, 7, 7, 3)
+    inputs = np.asarray(SMALL_RND._inputs(state, rollout.next_observation.image)).reshape(
+        -1, 7, 7, 3
+    )
     expected = (views - views.mean(axis=0))[:, varies] / views.std(axis=0)[varies]
     np.testing.assert_allclose(inputs[:, varies], np.clip(expected, -5, 5), atol=1e-3)
 
@@ -98,7 +103,9 @@ def test_noveld_pays_first_visits_for_what_is_newer_than_before():
         encoded = jax.nn.relu(state.encoder(image.astype(jnp.float32)))
         return jnp.linalg.norm(state.predictor(encoded) - state.target(encoded), axis=-1)
 
-    gained = np.asarray(novelty(rollout.next_image) - 0.5 * novelty(rollout.image))
+    gained = np.asarray(
+        novelty(rollout.next_observation.image) - 0.5 * novelty(rollout.observation.image)
+    )
     _, counted = jax.jit(count_visits)(no_visits(B, HORIZON), rollout)
     expected = 0.5 * np.maximum(gained, 0) * (np.asarray(counted) == 1)
     np.testing.assert_allclose(bonus, expected, rtol=1e-3, atol=1e-5)

@@ -15,6 +15,7 @@ from ella.networks.orthogonal import StridedConvolution
 from ella.shaping.ride import RideShaper
 from ella.shaping.visits import count_visits, no_visits
 from ella.world.encoding import NUM_ACTIONS
+from ella.world.state import GridObservation
 
 
 def ride_shaper(**settings) -> RideShaper:
@@ -60,9 +61,10 @@ def test_the_bonus_is_the_scaled_distance_of_embeddings():
     embed = jax.jit(lambda image: state.networks.embedding(image))
     done = np.argwhere(np.asarray(rollout.done))
     t, b = done[0]
-    expected = 0.5 * np.linalg.norm(embed(rollout.next_image[t, b]) - embed(rollout.image[t, b]))
+    before, after = rollout.observation.image, rollout.next_observation.image
+    expected = 0.5 * np.linalg.norm(embed(after[t, b]) - embed(before[t, b]))
     assert bonus[t, b] == pytest.approx(expected, rel=1e-4)
-    unchanged = np.asarray((rollout.image == rollout.next_image).all(axis=(2, 3, 4)))
+    unchanged = np.asarray((before == after).all(axis=(2, 3, 4)))
     assert 0.1 < unchanged.mean() < 0.9
     assert not np.asarray(bonus)[unchanged].any()
     assert (np.asarray(bonus)[~unchanged] > 0).all()
@@ -74,7 +76,13 @@ def test_an_episode_ends_with_its_own_last_view():
     _, bonus, _ = shaped(PLAIN, state, rollout)
     # What the next episode looks like is no part of this one's bonus.
     first = rollout.first[:, :, None, None, None]
-    _, other, _ = shaped(PLAIN, state, replace(rollout, image=jnp.where(first, 0, rollout.image)))
+    _, other, _ = shaped(
+        PLAIN,
+        state,
+        replace(
+            rollout, observation=GridObservation(jnp.where(first, 0, rollout.observation.image))
+        ),
+    )
     done = np.asarray(rollout.done) & ~np.asarray(rollout.first)
     np.testing.assert_array_equal(np.asarray(bonus)[done], np.asarray(other)[done])
 
@@ -112,7 +120,8 @@ def test_the_embedding_ignores_what_the_agent_cannot_influence():
         view[..., 1, 1, :] = rng.choice([0, 160], (*shape, 1))
     sample = stacked(random_rollouts()[:3])
     rollouts = replace(
-        sample, image=jnp.asarray(image), next_image=jnp.asarray(after),
+        sample, observation=GridObservation(jnp.asarray(image)),
+        next_observation=GridObservation(jnp.asarray(after)),
         action=jnp.asarray(action, jnp.int32),
     )  # fmt: skip
     shaper = ride_shaper(learning_rate=5e-4)
@@ -165,7 +174,7 @@ def test_views_are_counted_where_states_are_not_told():
     rollout = random_rollouts()[0]
     blind = replace(rollout, fingerprint=None)
     counted = np.asarray(jax.jit(count_visits)(no_visits(B, HORIZON), blind)[1])
-    images, first = np.asarray(rollout.next_image), np.asarray(rollout.first)
+    images, first = np.asarray(rollout.next_observation.image), np.asarray(rollout.first)
     b = int(np.argmax(counted.max(axis=0)))
     t = int(np.argmax(counted[:, b]))
     start = max(s for s in range(t + 1) if first[s, b])
