@@ -44,7 +44,7 @@ def synthetic_views(num: int, seed: int) -> np.ndarray:
 @pytest.fixture(scope="module")
 def examples_file(tmp_path_factory):
     views = synthetic_views(3000, seed=0)
-    truth = np.asarray(visible_termination(LANGUAGE)(jnp.asarray(views)))
+    truth = np.asarray(visible_termination(LANGUAGE)(GridObservation(jnp.asarray(views))))
     rng = np.random.default_rng(1)
     one_that_holds = np.argmax(truth * rng.random(truth.shape), -1)
     ids = np.where(truth.any(-1), one_that_holds, rng.integers(0, 36, len(views)))
