@@ -79,6 +79,16 @@ def test_student_t_covers_the_mean_with_eight_seeds(name):
     assert share_covered(map(student_t, samples), truth) >= LEAST_COVERAGE
 
 
+def test_student_t_cannot_cover_what_no_seed_shows():
+    """docs/report.md states both limits."""
+    generator = np.random.default_rng(0)
+    solved = generator.beta(20, 1, (SAMPLES, SEEDS))
+    assert 0.88 < share_covered(map(student_t, solved), 20 / 21) < 0.92
+    fails = generator.uniform(size=(SAMPLES, SEEDS)) < 0.1
+    one_in_ten = np.where(fails, 0.05, 0.95 + generator.normal(0, 0.01, fails.shape))
+    assert 0.54 < share_covered(map(student_t, one_in_ten), 0.86) < 0.6
+
+
 @pytest.mark.parametrize("names", [("high", "low"), ("normal", "uniform", "high", "low") * 2])
 def test_the_mean_of_strata_is_covered_with_eight_seeds_each(names):
     truth = np.mean([SCORES[name][1] for name in names])

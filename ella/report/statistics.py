@@ -2,9 +2,9 @@
 
 Scores come as one array per task (a stratum), with one value per seed. Tasks are fixed: an interval
 speaks of other seeds on the same tasks. Point estimates are those of Agarwal et al., *Deep
-Reinforcement Learning at the Edge of the Statistical Precipice* (2021). Their percentile bootstrap
-covers far less than 95 % with eight seeds; tests/report/test_coverage.py simulates what these
-intervals cover.
+Reinforcement Learning at the Edge of the Statistical Precipice* (2021). A percentile bootstrap, as
+used there, is too narrow with eight seeds; tests/report/test_coverage.py simulates what the
+intervals used here cover.
 """
 
 import math
