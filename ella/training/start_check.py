@@ -20,7 +20,7 @@ def check_start(
     """Raise an InputError if a shaper finds a problem in the first train state of one of its
     seeds. All processes must call."""
     for shaper, group, numbers in zip(shapers, groups, seeds, strict=True):
-        problems = hosts.fetched(_problems(shaper, group.shaper))
+        problems = hosts.fetched(_problems(shaper, group.shaper, len(numbers)))
         for line, applies in problems.items():
             if applies.any():
                 bad = ", ".join(str(numbers[index]) for index in np.flatnonzero(applies))
@@ -28,5 +28,6 @@ def check_start(
 
 
 @eqx.filter_jit
-def _problems(shaper: AbstractRewardShaper, states: object) -> dict[str, jax.Array]:
-    return jax.vmap(shaper.start_problems)(states)
+def _problems(shaper: AbstractRewardShaper, states: object, seeds: int) -> dict[str, jax.Array]:
+    # A shaper without arrays in its state does not tell how many seeds there are.
+    return jax.vmap(shaper.start_problems, axis_size=seeds)(states)
