@@ -23,10 +23,14 @@ from ella.networks.orthogonal import StridedConvolution
 from ella.ppo import advantage
 from ella.ppo.settings import PPOSettings
 from ella.shaping import ella as ella_shaping
+from ella.shaping.ella import EllaShaper
 from ella.shaping.oracle import low_level_of
+from ella.shaping.relevance import OracleRelevance
+from ella.shaping.termination import JudgedTermination
 from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
 from ella.world.environment import Environment
 from ella.world.grammar import VOCABULARY_SIZE
+from ella.world.state import GridObservation
 
 CELL_VALUES = (NUM_TYPES, NUM_COLOURS, NUM_STATES)
 NORMAL_NUMBERS = 1_000_003
@@ -257,14 +261,15 @@ def advantage_case(s: Scale) -> Case:
 
 
 def ledger_case(s: Scale) -> Case:
-    shape, settings = (s.ppo.rollout_length, s.ppo.num_envs), ella_shaping.EllaSettings()
+    shape, task = (s.ppo.rollout_length, s.ppo.num_envs), s.env.spec
+    shaper = ella_shaping.ella_shaper(task, JudgedTermination(), OracleRelevance(task))
     low_level = low_level_of(s.env.spec).language.num_ids
 
     def call(first: Array, success: Array, terminated: Array, relevant: Array) -> Array:
         nothing = jnp.zeros((shape[1], low_level), bool)
         ledger = ella_shaping.EpisodeLedger(nothing, nothing, jnp.zeros(shape[1]))
         steps = SimpleNamespace(first=first, success=success)
-        return ella_shaping.keep_account(settings, ledger, steps, terminated, relevant)[1].bonus
+        return shaper.keep_account(ledger, steps, terminated, relevant)[1].bonus
 
     marks = (s.chance(0.1, *shape, low_level), s.chance(0.5, *shape, low_level))
     return Case(call, data=(s.chance(0.05, *shape), s.chance(0.02, *shape), *marks))
@@ -272,7 +277,9 @@ def ledger_case(s: Scale) -> Case:
 
 def termination_case(s: Scale) -> Case:
     views = s.images(s.ppo.rollout_length * s.ppo.num_envs)
-    return Case(lambda image, judge: judge(image), data=(views,), shared=(s.termination,))
+    return Case(
+        lambda image, judge: judge(GridObservation(image)), data=(views,), shared=(s.termination,)
+    )
 
 
 def embedding_case(s: Scale) -> Case:
@@ -383,7 +390,7 @@ KERNELS: dict[str, Kernel] = {
     ),
     "ledger-unroll": Kernel(
         NO_UNROLLING,
-        ((ella_shaping, "keep_account", plain.rolled(ella_shaping.keep_account)),),
+        ((EllaShaper, "keep_account", plain.rolled(EllaShaper.keep_account)),),
         ledger_case,
         per_step=0,
         method="ella",

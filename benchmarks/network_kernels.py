@@ -31,14 +31,16 @@ from kernel_cases import KERNELS, Case, Kernel, Scale
 from plain_kernels import Patch
 
 from ella.errors import InputError, unknown_name
-from ella.networks.actor_critic import ActorCritic, NetworkSettings
+from ella.methods.ride import RIDE
+from ella.networks.actor_critic import ActorCritic
+from ella.networks.settings import NetworkSettings
 from ella.ppo.iteration import TrainState, init_train_state, run_iteration
 from ella.ppo.loss import Sequences
 from ella.ppo.settings import MATMUL_PRECISIONS, PPOSettings
-from ella.ppo.update import Learner, gradient_step, make_optimiser
+from ella.ppo.update import PolicyLearner, gradient_step, make_optimiser
 from ella.shaping.ella import ella_shaper
 from ella.shaping.relevance import OracleRelevance
-from ella.shaping.ride import RIDE, RideSettings
+from ella.shaping.ride import RideShaper
 from ella.shaping.shaper import AbstractRewardShaper, NoShaping
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.environment import make
@@ -192,7 +194,7 @@ def gradient_step_case(s: Scale) -> Case:
     optimiser, statistics = jax.jit(
         jax.vmap(lambda one: (make_optimiser(s.ppo).init(one), one.initial_statistics()))
     )(network)
-    learner = Learner(network, optimiser, statistics)
+    learner = PolicyLearner(network, optimiser, statistics)
     return Case(partial(gradient_step, s.ppo), data=(learner, s.tokens(), sequences))
 
 
@@ -240,7 +242,9 @@ def shaper_of(method: str, scale: Scale) -> AbstractRewardShaper:
     task = scale.env.spec
     if method == "ella":
         return ella_shaper(task, scale.termination, OracleRelevance(task))
-    return RIDE(RideSettings(), max(task.horizons)) if method == "ride" else NoShaping()
+    if method == "ride":
+        return RideShaper(horizon=max(task.horizons), **RIDE().values())
+    return NoShaping()
 
 
 class InContext:

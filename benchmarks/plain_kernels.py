@@ -14,8 +14,10 @@ from jaxtyping import Array, PyTree
 from ella.networks import film, language, linear, recurrence, termination
 from ella.networks.normalisation import Normalisation
 from ella.networks.orthogonal import StridedConvolution
+from ella.networks.settings import TerminationNetworkSettings
 from ella.shaping.oracle import low_level_of
 from ella.shaping.termination import AbstractTermination
+from ella.world.state import GridObservation
 from ella.world.tasks import TaskSpec
 
 Patch = tuple[Any, str, Callable]
@@ -165,7 +167,7 @@ class Termination(AbstractTermination):
     ):
         low = low_level_of(task).language
         tokens = low.tokens(jnp.arange(low.num_ids))
-        settings = termination.TerminationNetworkSettings(width=width, instruction_width=width)
+        settings = TerminationNetworkSettings(width=width, instruction_width=width)
         self.classifier = termination.TerminationClassifier(settings, key=jax.random.key(0))
         self.modulations = self.classifier.instruct(tokens)
         rows = self.modulations[jnp.arange(views.shape[0]) % low.num_ids]
@@ -176,12 +178,12 @@ class Termination(AbstractTermination):
             self.classifier, self.running, tokens, dtype=dtype, chunk=chunk
         )
 
-    def __call__(self, image: Array) -> Array:
-        return self.table(image)
+    def __call__(self, observation: GridObservation) -> Array:
+        return self.table(observation.image)
 
-    def unfolded(self, image: Array) -> Array:
+    def unfolded(self, observation: GridObservation) -> Array:
         """The trunk's own code, views crossed with instructions after the stem."""
-        dtype = self.table.dtype
+        image, dtype = observation.image, self.table.dtype
         network = film.assembled(self.classifier, dtype)
 
         def decide(image: Array) -> Array:
