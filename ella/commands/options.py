@@ -15,7 +15,6 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -256,7 +255,6 @@ def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind, include_extras=True)
 
 
-@cache
 def _docs(kind: type) -> dict[str, str]:
     """The strings below the fields of a dataclass and of those it inherits from."""
     found: dict[str, str] = {}

@@ -91,7 +91,8 @@ def planned(arguments: Arguments, typed: Mapping[str, Any]) -> "tuple[TaskSpec, 
     from ella.runs.config_file import read_config_table, read_run
     from ella.world import tasks
 
-    spec, table = None, {}
+    spec: TaskSpec | None = None
+    table: dict[str, Any] = {}
     if arguments.resume:
         if arguments.preset or arguments.config:
             raise InputError("a resumed run has settings of its own; leave out --preset, --config")

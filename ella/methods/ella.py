@@ -94,6 +94,7 @@ class EllaMethod(Method):
         from ella.shaping.oracle import low_level_of
 
         method, task, ppo = self.resolved(context.task), context.task, context.ppo
+        assert method.bonus is not None
         if warning := method.bound_warning(task, ppo):
             logger.warning(warning)
         termination = termination_judge(

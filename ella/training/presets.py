@@ -47,8 +47,10 @@ def start(
     seed: int = 0,
 ) -> TrainingSettings:
     """A preset with a method, given by name or with its settings, and what else is given."""
-    is_name = isinstance(method, str)
-    settings = find(preset, method) if is_name else replace(find(preset), method=method)
+    if isinstance(method, str):
+        settings = find(preset, method)
+    else:
+        settings = replace(find(preset), method=method)
     return replace(
         settings,
         frames=settings.frames if frames is None else frames,

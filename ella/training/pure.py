@@ -69,8 +69,8 @@ def _train_one(
     state = init_train_state(env, ppo, shaper, key=key)
     every = min(settings.log.every, settings.iterations)
 
-    def iterate(carry: tuple[TrainState, Any], iteration: Array) -> tuple[TrainState, Any]:
-        one = jax.tree.map(lambda leaf: leaf[None], carry)
+    def iterate(state: TrainState, iteration: Array) -> tuple[TrainState, Any]:
+        one = jax.tree.map(lambda leaf: leaf[None], state)
         (state,), (measured,) = run_iteration(env, ppo, [shaper], [one], iteration)
         return jax.tree.map(lambda leaf: leaf[0], (state, measured))
 
