@@ -342,11 +342,11 @@ def _shape(
     state: EllaState,
     judged: Bool[np.ndarray, "B L"],
     judged_after: Bool[np.ndarray, "B L"],
-    ids: Int32[np.ndarray, "B"],
-    first: Bool[np.ndarray, "B"],
-    success: Bool[np.ndarray, "B"],
-    done: Bool[np.ndarray, "B"],
-) -> tuple[EllaState, Float[Array, "B"], Measurements]:
+    ids: Int32[np.ndarray, " B"],
+    first: Bool[np.ndarray, " B"],
+    success: Bool[np.ndarray, " B"],
+    done: Bool[np.ndarray, " B"],
+) -> tuple[EllaState, Float[Array, " B"], Measurements]:
     """One step. ELLA reads judgements, instructions' ids, first steps and successes only."""
     solved, ended = jnp.asarray(success), jnp.asarray(done)
     unused = jnp.zeros((1, ids.size), jnp.int32)
@@ -366,7 +366,7 @@ def _shape(
 
 
 @eqx.filter_jit
-def _forget(state: EllaState, ids: Int32[np.ndarray, "B"]) -> EllaState:
+def _forget(state: EllaState, ids: Int32[np.ndarray, " B"]) -> EllaState:
     """What was known of other sentences that had these ids before."""
     return replace(state, dataset=relevance_dataset.forget(state.dataset, jnp.asarray(ids)))
 
@@ -375,7 +375,7 @@ def _forget(state: EllaState, ids: Int32[np.ndarray, "B"]) -> EllaState:
 def _meet(
     relevance: FreeTextRelevance,
     state: EllaState,
-    ids: Int32[np.ndarray, "B"],
+    ids: Int32[np.ndarray, " B"],
     tokens: Int32[np.ndarray, "B n"],
 ) -> EllaState:
     instructions = InstructionTable(ids=jnp.asarray(ids), tokens=jnp.asarray(tokens))

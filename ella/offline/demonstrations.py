@@ -108,7 +108,7 @@ def record_episodes(
 
 @partial(jax.jit, static_argnums=0)
 def _replay(
-    env: Environment, levels: State, actions: UInt8[Array, "N T"], counts: Int32[Array, "N"]
+    env: Environment, levels: State, actions: UInt8[Array, "N T"], counts: Int32[Array, " N"]
 ) -> State:
     """The N states after the first `counts` of their actions."""
 
@@ -154,7 +154,7 @@ def _images(states: State) -> UInt8[Array, "N 7 7 3"]:
 
 @partial(jax.jit, static_argnums=0)
 def _watch(
-    env: Environment, levels: State, actions: UInt8[Array, "N T"], lengths: Int32[Array, "N"]
+    env: Environment, levels: State, actions: UInt8[Array, "N T"], lengths: Int32[Array, " N"]
 ) -> tuple[UInt8[Array, "N T+1 7 7 3"], UInt8[Array, "N T+1"]]:
     """(images, directions) before every action and after the last."""
 

@@ -50,7 +50,7 @@ def update(
     minibatches = shuffled.reshape(-1, config.minibatch_sequences)
 
     def learn(
-        learner: PolicyLearner, indices: Int32[Array, "N"]
+        learner: PolicyLearner, indices: Int32[Array, " N"]
     ) -> tuple[PolicyLearner, dict[str, Array]]:
         return gradient_step(config, learner, tokens, sequences.take(indices))
 

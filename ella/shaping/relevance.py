@@ -50,11 +50,11 @@ class AbstractRelevance(eqx.Module):
         """Which low-level instructions support each instruction of a rollout."""
 
     @abstractmethod
-    def pays_everything(self, steps: Int32[Array, "T"], num_envs: int) -> Bool[Array, "T"]:
+    def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
         """Whether, at these steps of each environment, every completion is paid for."""
 
     @abstractmethod
-    def probability(self, state: PyTree, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
+    def probability(self, state: PyTree, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         """The probability of relevance of every pair."""
 
     @abstractmethod
@@ -88,10 +88,10 @@ class OracleRelevance(AbstractRelevance):
     def relevant(self, state: PyTree, instructions: InstructionTable) -> Bool[Array, "R L"]:
         return oracle_relevance(self.spec, instructions.ids)
 
-    def pays_everything(self, steps: Int32[Array, "T"], num_envs: int) -> Bool[Array, "T"]:
+    def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
         return steps < -(-self.after_frames // num_envs)
 
-    def probability(self, state: PyTree, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
+    def probability(self, state: PyTree, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         return oracle_relevance(self.spec, ids).astype(jnp.float32)
 
     def fit(
@@ -120,7 +120,7 @@ class LearnedRelevance(AbstractRelevance):
     """The task whose oracle labels measure accuracy; None for languages without an oracle."""
     num_low_level: int = eqx.field(static=True)
     low_tokens: Int32[Array, "L m"]
-    level_instructions: Int32[Array, "K"]
+    level_instructions: Int32[Array, " K"]
     """The instructions of K levels, as often as levels have them."""
     num_different: int = eqx.field(static=True)
     """Different ones among them."""
@@ -156,7 +156,7 @@ class LearnedRelevance(AbstractRelevance):
             settings, learner, data, self.low_tokens, all_relevant, key=train_key
         )
 
-    def draw_initial(self, *, key: PRNGKeyArray) -> Int32[Array, "C"]:
+    def draw_initial(self, *, key: PRNGKeyArray) -> Int32[Array, " C"]:
         """The instructions of initial training: the first different ones of levels in random order,
         so that frequent ones are drawn more probably."""
         count = min(self.settings.initial_instructions, self.num_different)
@@ -174,10 +174,10 @@ class LearnedRelevance(AbstractRelevance):
         logs, _ = relevance_matrix(state.classifier, instructions.tokens, self.low_tokens)
         return logs > LOG_HALF
 
-    def pays_everything(self, steps: Int32[Array, "T"], num_envs: int) -> Bool[Array, "T"]:
+    def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
         return jnp.zeros_like(steps, bool)
 
-    def probability(self, state: RelevanceLearner, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
+    def probability(self, state: RelevanceLearner, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         return jnp.exp(self._log_probability(state, ids))
 
     def fit(
@@ -220,7 +220,7 @@ class LearnedRelevance(AbstractRelevance):
         }
 
     def _log_probability(
-        self, learner: RelevanceLearner, ids: Int32[Array, "N"]
+        self, learner: RelevanceLearner, ids: Int32[Array, " N"]
     ) -> Float[Array, "N L"]:
         tokens = self.language.tokens(ids)
         return relevance_matrix(learner.classifier, tokens, self.low_tokens)[0]
@@ -257,7 +257,7 @@ def learn_from_dataset(
     settings: RelevanceSettings,
     learner: RelevanceLearner,
     dataset: RelevanceDataset,
-    tokens_of: Callable[[Int32[Array, "C"]], Int32[Array, "C n"]],
+    tokens_of: Callable[[Int32[Array, " C"]], Int32[Array, "C n"]],
     low_tokens: Int32[Array, "L m"],
     *,
     key: PRNGKeyArray,

@@ -119,7 +119,7 @@ def record(
     )
 
 
-def forget(dataset: RelevanceDataset, ids: Int32[Array, "n"]) -> RelevanceDataset:
+def forget(dataset: RelevanceDataset, ids: Int32[Array, " n"]) -> RelevanceDataset:
     """The table without the rows of some instructions, each given once; ids beyond the table are
     passed over."""
     rows = dataset.members.at[ids].get(mode="fill", fill_value=0)
@@ -132,7 +132,7 @@ def forget(dataset: RelevanceDataset, ids: Int32[Array, "n"]) -> RelevanceDatase
 
 def sample_seen(
     dataset: RelevanceDataset, capacity: int, *, key: PRNGKeyArray
-) -> tuple[Int32[Array, "capacity"], Bool[Array, "capacity"]]:
+) -> tuple[Int32[Array, " capacity"], Bool[Array, " capacity"]]:
     """Up to `capacity` seen instructions: all of them where they fit, otherwise one drawn from
     each of `capacity` equal shares of the table. Returns ids and which entries are in use."""
     seen_so_far = jnp.cumsum((dataset.members != 0).any(-1), dtype=jnp.int32)

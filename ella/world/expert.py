@@ -61,8 +61,8 @@ class Solutions:
 
     actions: UInt8[Array, "N T"]
     """Padded with the action 'done' after the end."""
-    lengths: Int32[Array, "N"]
-    success: Bool[Array, "N"]
+    lengths: Int32[Array, " N"]
+    success: Bool[Array, " N"]
     final_states: State
     """[N], after the last action."""
 
@@ -106,13 +106,13 @@ def solve(env: Environment, levels: State, max_length: int | None = None) -> Sol
     return jax.lax.while_loop(lambda s: jnp.any(_is_playing(s, T)), run_stage, start)
 
 
-def _is_playing(solutions: Solutions, max_length: int) -> Bool[Array, "N"]:
+def _is_playing(solutions: Solutions, max_length: int) -> Bool[Array, " N"]:
     state = solutions.final_states
     in_time = (state.step_count < state.max_steps) & (solutions.lengths < max_length)
     return ~solutions.success & in_time
 
 
-def select_states(condition: Bool[Array, "N"], where_true: State, where_false: State) -> State:
+def select_states(condition: Bool[Array, " N"], where_true: State, where_false: State) -> State:
     """`jnp.where` on every array of N states."""
 
     def select(a: Array, b: Array) -> Array:
