@@ -299,11 +299,11 @@ def _shape(
     state: EllaState,
     judged: Bool[np.ndarray, "B L"],
     judged_after: Bool[np.ndarray, "B L"],
-    ids: Int32[np.ndarray, "B"],
-    first: Bool[np.ndarray, "B"],
-    success: Bool[np.ndarray, "B"],
-    done: Bool[np.ndarray, "B"],
-) -> tuple[EllaState, Float[Array, "B"], Measurements]:
+    ids: Int32[np.ndarray, " B"],
+    first: Bool[np.ndarray, " B"],
+    success: Bool[np.ndarray, " B"],
+    done: Bool[np.ndarray, " B"],
+) -> tuple[EllaState, Float[Array, " B"], Measurements]:
     """One step. ELLA looks at judgements, first steps and successes only."""
     solved, ended = jnp.asarray(success), jnp.asarray(done)
     not_looked_at = jnp.zeros((1, ids.size), jnp.int32)
@@ -327,7 +327,7 @@ def _shape(
 def _meet(
     relevance: FreeTextRelevance,
     state: EllaState,
-    ids: Int32[np.ndarray, "B"],
+    ids: Int32[np.ndarray, " B"],
     tokens: Int32[np.ndarray, "B n"],
 ) -> EllaState:
     instructions = InstructionTable(ids=jnp.asarray(ids), tokens=jnp.asarray(tokens))

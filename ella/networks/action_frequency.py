@@ -32,7 +32,7 @@ class NormalisedLayers(eqx.Module):
     """Dense layers; each but the last is followed by a relu and then by normalisation."""
 
     weights: tuple[Float[Array, "I O"], ...]
-    biases: tuple[Float[Array, "O"], ...]
+    biases: tuple[Float[Array, " O"], ...]
     normalisations: tuple[Normalisation, ...]
 
     def __init__(self, widths: tuple[int, ...], *, key: PRNGKeyArray):
@@ -106,7 +106,7 @@ class ActionFrequencyClassifier(eqx.Module):
             self.histogram.initial_statistics(), self.joint.initial_statistics()
         )
 
-    def read(self, tokens: Int32[Array, "n"]) -> Float[Array, "W"]:
+    def read(self, tokens: Int32[Array, " n"]) -> Float[Array, " W"]:
         """One sentence: the second GRU layer's output at its last word."""
         words = jax.nn.one_hot(tokens, self.embedding.shape[0]) @ self.embedding
 
@@ -151,7 +151,7 @@ class ActionFrequencyModel:
 
     def relatedness(
         self, sentence: Float[Array, "N W"], histogram: Float[Array, "N A"]
-    ) -> Float[Array, "N"]:
+    ) -> Float[Array, " N"]:
         """p(related) - p(unrelated), between -1 and 1."""
         scores, _ = self.classifier(sentence, histogram, self.statistics)
         # The difference of the two softmax probabilities.

@@ -85,7 +85,7 @@ class LSTM(eqx.Module):
     input_weight: Float[Array, "I 4*M"]
     """Gates in the order input, forget, candidate, output."""
     hidden_weight: Float[Array, "M 4*M"]
-    bias: Float[Array, "4*M"]
+    bias: Float[Array, " 4*M"]
 
     def __init__(self, inputs: int, width: int, *, key: PRNGKeyArray):
         keys = jax.random.split(key, 4)
@@ -221,7 +221,7 @@ class Decision:
 
     action: Int32[Array, ""]
     memory: Memory
-    logits: Float[Array, "A"]
+    logits: Float[Array, " A"]
     value: Float[Array, ""]
 
 

@@ -60,7 +60,7 @@ class ConvolutionMatrix(eqx.Module):
     """A convolution made ready for matrix products, in the compute dtype."""
 
     matrix: Float[Array, "K O"]
-    bias: Float[Array, "C"] | None
+    bias: Float[Array, " C"] | None
 
 
 NO_TAP = 9
@@ -131,7 +131,7 @@ class Convolution(eqx.Module):
     """
 
     weight: Float[Array, "k k I C"]
-    bias: Float[Array, "C"] | None
+    bias: Float[Array, " C"] | None
     grid: int | None = eqx.field(static=True)
     pool: int = eqx.field(static=True)
 

@@ -19,9 +19,9 @@ class InstructionEncoder(eqx.Module):
     embedding: Float[Array, "V E"]
     input_weight: Float[Array, "E 3*H"]
     """Gates in the order reset, update, new."""
-    input_bias: Float[Array, "3*H"]
+    input_bias: Float[Array, " 3*H"]
     hidden_weight: Float[Array, "H 3*H"]
-    new_hidden_bias: Float[Array, "H"]
+    new_hidden_bias: Float[Array, " H"]
     """Inside the reset gate's product, so not redundant."""
 
     def __init__(

@@ -30,7 +30,7 @@ class Linear(eqx.Module):
     """A dense layer. As in BabyAI, the weights into each output start on the unit sphere."""
 
     weight: Float[Array, "I O"]
-    bias: Float[Array, "O"]
+    bias: Float[Array, " O"]
 
     def __init__(self, inputs: int, outputs: int, *, key: PRNGKeyArray):
         weight = jax.random.normal(key, (inputs, outputs))
@@ -57,7 +57,7 @@ class TanhHead(eqx.Module):
 
 
 @jax.custom_vjp
-def look_up(table: Float[Array, "R *row"], rows: Int32[Array, "*index"]) -> Array:
+def look_up(table: Float[Array, " R *row"], rows: Int32[Array, "*index"]) -> Array:
     """`table[rows]`, whose gradient is a matrix product: no scatter, so reproducible on GPUs."""
     return table[rows]
 

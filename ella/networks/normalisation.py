@@ -34,8 +34,8 @@ class Moments:
 class Normalisation(eqx.Module):
     """Scale and shift per channel, after subtracting a mean and dividing by a deviation."""
 
-    weight: Float[Array, "C"]
-    bias: Float[Array, "C"]
+    weight: Float[Array, " C"]
+    bias: Float[Array, " C"]
     kind: Kind = eqx.field(static=True)
 
     def __init__(self, channels: int, kind: Kind):
@@ -78,7 +78,7 @@ class Normalisation(eqx.Module):
         highest = _signed_maximum_of_product(x, weight, self._signs(product))
         return _after_choice(highest, scale, shift), found
 
-    def _signs(self, x: Array) -> Float[Array, "C"]:
+    def _signs(self, x: Array) -> Float[Array, " C"]:
         """Of the scale, in the dtype of `x`."""
         return jax.lax.stop_gradient(jnp.where(self.weight < 0, -1, 1).astype(x.dtype))
 
@@ -115,7 +115,7 @@ class Normalisation(eqx.Module):
         pad = (1,) * (x.ndim - scale.ndim)
         return scale.reshape(*pad, *scale.shape), shift.reshape(*pad, *shift.shape), found
 
-    def running_affine(self, running: Moments) -> tuple[Float[Array, "C"], Float[Array, "C"]]:
+    def running_affine(self, running: Moments) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
         """(scale, shift) where running statistics are used."""
         return self._affine_of(running.mean, running.variance)
 
@@ -153,7 +153,7 @@ class Normalisation(eqx.Module):
 
 
 @jax.custom_vjp
-def _signed_maximum(x: Float[Array, "*P W C"], signs: Float[Array, "C"]) -> Float[Array, "*P C"]:
+def _signed_maximum(x: Float[Array, "*P W C"], signs: Float[Array, " C"]) -> Float[Array, "*P C"]:
     """Over axis W the maximum in channels whose sign is 1, the minimum where it is -1.
 
     Of equal values the first is chosen, and alone has a gradient. The way back needs to know only
@@ -191,7 +191,7 @@ _signed_maximum.defvjp(_signed_maximum_forward, _signed_maximum_backward)
 
 @jax.custom_vjp
 def _signed_maximum_of_product(
-    x: Float[Array, "*P W I"], weight: Float[Array, "I C"], signs: Float[Array, "C"]
+    x: Float[Array, "*P W I"], weight: Float[Array, "I C"], signs: Float[Array, " C"]
 ) -> Float[Array, "*P C"]:
     """`_signed_maximum(x @ weight, signs)`, on whose way back the product's gradient, which is
     mostly zeros, is never written down."""

@@ -56,7 +56,7 @@ class DenseLayers(eqx.Module):
     """Dense layers with relus between, initialised as PyTorch does."""
 
     weights: tuple[Float[Array, "I O"], ...]
-    biases: tuple[Float[Array, "O"], ...]
+    biases: tuple[Float[Array, " O"], ...]
 
     def __init__(self, widths: tuple[int, ...], *, key: PRNGKeyArray):
         keys = jax.random.split(key, 2 * (len(widths) - 1))

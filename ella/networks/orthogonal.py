@@ -24,7 +24,7 @@ class OrthogonalLinear(eqx.Module):
     """A dense layer."""
 
     weight: Float[Array, "I O"]
-    bias: Float[Array, "O"]
+    bias: Float[Array, " O"]
 
     def __init__(self, inputs: int, outputs: int, gain: float = RELU_GAIN, *, key: PRNGKeyArray):
         self.weight = orthogonal(inputs, outputs, gain, key=key)

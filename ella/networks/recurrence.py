@@ -27,9 +27,9 @@ def _weight_gradient(inputs: Array, outputs: Array, dtype: str) -> Array:
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
 def read_words(
     inputs: Float[Array, "T *rows 3*H"],
-    present: Bool[Array, "T *rows"],
+    present: Bool[Array, " T *rows"],
     weight: Float[Array, "H 3*H"],
-    new_bias: Float[Array, "H"],
+    new_bias: Float[Array, " H"],
     dtype: str,
 ) -> Float[Array, "*rows H"]:
     """The last state of a GRU that starts from zero and stays where it is at absent words.
@@ -113,7 +113,7 @@ def lstm_step(gates: Float[Array, "*rows 4*M"], cell: Float[Array, "*rows M"]) -
 @partial(jax.custom_vjp, nondiff_argnums=(5, 6))
 def remember_sequence(
     inputs: Float[Array, "T *rows 4*M"],
-    first: Bool[Array, "T *rows"],
+    first: Bool[Array, " T *rows"],
     hidden: Float[Array, "*rows M"],
     cell: Float[Array, "*rows M"],
     weight: Float[Array, "M 4*M"],

@@ -69,7 +69,7 @@ class RelevanceClassifier(eqx.Module):
         return jax.vmap(self.low)(self.encoder(tokens))
 
     def compare(
-        self, high: Float[Array, "output"], low: Float[Array, "output"]
+        self, high: Float[Array, " output"], low: Float[Array, " output"]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """(log p, log(1 - p)) of relevance for two embeddings."""
         if self.joint is not None:

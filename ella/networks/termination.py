@@ -91,7 +91,7 @@ class FoldedBlock(eqx.Module):
 
     first: Float[Array, "4*C 4*C"]
     """A convolution of the whole grid and the normalisation after it."""
-    first_bias: Float[Array, "4*C"]
+    first_bias: Float[Array, " 4*C"]
     second: Float[Array, "4*C 4*C"]
     scale: Float[Array, "L 1 C"]
     """Of each instruction: modulation and normalisation."""
@@ -183,7 +183,7 @@ def _folded(
     modulation: Float[Array, "L 2 C"],
     norm: Normalisation,
     moments: Moments,
-    bias: Float[Array, "C"] | None = None,
+    bias: Float[Array, " C"] | None = None,
 ) -> tuple[Float[Array, "L 1 C"], Float[Array, "L 1 C"]]:
     """(scale, shift) of a modulation and the normalisation after it as one, applied to what
     still lacks the convolution's `bias`."""

@@ -88,9 +88,9 @@ class TrainedActionFrequency:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class _Data:
-    instruction_ids: Int32[Array, "N"]
+    instruction_ids: Int32[Array, " N"]
     frequencies: Float[Array, "N A"]
-    labels: Int32[Array, "N"]
+    labels: Int32[Array, " N"]
 
     @staticmethod
     def of(examples: ActionFrequencyExamples) -> "_Data":
@@ -198,7 +198,7 @@ def _train(
     batch = min(settings.batch, number)
 
     def step(
-        carry: tuple[ActionFrequencyModel, PyTree], rows: Int32[Array, "B"]
+        carry: tuple[ActionFrequencyModel, PyTree], rows: Int32[Array, " B"]
     ) -> tuple[tuple[ActionFrequencyModel, PyTree], Array]:
         model, optimiser_state = carry
         taken = jax.tree.map(lambda leaf: leaf[rows], data)

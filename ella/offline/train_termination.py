@@ -125,9 +125,9 @@ class Progress:
 @dataclass(frozen=True)
 class _Data:
     done_images: UInt8[Array, "P 7 7 3"]
-    done_ids: Int32[Array, "P"]
+    done_ids: Int32[Array, " P"]
     undone_images: UInt8[Array, "N 7 7 3"]
-    undone_ids: Int32[Array, "N"]
+    undone_ids: Int32[Array, " N"]
 
     @staticmethod
     def of(examples: TerminationExamples) -> "_Data":
@@ -222,7 +222,7 @@ def _train_and_evaluate(
 
 def draw_batch(
     data: _Data, batch: int, exclusive: bool, num_low_level: int, *, key: PRNGKeyArray
-) -> tuple[UInt8[Array, "B 7 7 3"], Int32[Array, "B"], Int32[Array, "B"]]:
+) -> tuple[UInt8[Array, "B 7 7 3"], Int32[Array, " B"], Int32[Array, " B"]]:
     """Images, instructions and labels: half positive; the rest negative, half of that by a
     mismatched instruction on a positive image where examples are exclusive."""
     positive = batch // 2
@@ -249,8 +249,8 @@ def draw_batch(
 def _loss(
     classifier: TerminationClassifier,
     images: UInt8[Array, "B 7 7 3"],
-    ids: Int32[Array, "B"],
-    labels: Int32[Array, "B"],
+    ids: Int32[Array, " B"],
+    labels: Int32[Array, " B"],
     tokens: Int32[Array, "L n"],
     entropy_coefficient: float,
 ) -> tuple[Float[Array, ""], RunningStatistics]:

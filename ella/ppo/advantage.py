@@ -22,7 +22,7 @@ class Estimate:
 def estimate(
     reward: Float[Array, "T B"],
     value: Float[Array, "T B"],
-    last_value: Float[Array, "B"],
+    last_value: Float[Array, " B"],
     done: Bool[Array, "T B"],
     *,
     discount: float,

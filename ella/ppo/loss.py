@@ -30,7 +30,7 @@ class Sequences:
     memory: Memory
     """[N, M]"""
 
-    def take(self, indices: Int32[Array, "M"]) -> "Sequences":
+    def take(self, indices: Int32[Array, " M"]) -> "Sequences":
         """Some of the sequences."""
         memory = jax.tree.map(lambda leaf: leaf[indices], self.memory)
         steps = {name: leaf[:, indices] for name, leaf in vars(self).items() if name != "memory"}

@@ -25,7 +25,7 @@ class Rollout:
     """Of the observation before the action."""
     memory: Memory
     """[T, B, M] before each step, not yet cleared where an episode begins."""
-    last_value: Float[Array, "B"]
+    last_value: Float[Array, " B"]
     """Of the observation after the last step; of a new episode's first one if that step ended
     one, in which case it must not be used."""
     cut_value: Float[Array, "T B"] | None

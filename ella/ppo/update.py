@@ -48,7 +48,7 @@ def update(
     shuffled = jax.vmap(lambda k: jax.random.permutation(k, config.num_sequences))(keys)
     minibatches = shuffled.reshape(-1, config.minibatch_sequences)
 
-    def learn(learner: Learner, indices: Int32[Array, "N"]) -> tuple[Learner, dict[str, Array]]:
+    def learn(learner: Learner, indices: Int32[Array, " N"]) -> tuple[Learner, dict[str, Array]]:
         return gradient_step(config, learner, tokens, sequences.take(indices))
 
     learner, found = jax.lax.scan(learn, learner, minibatches)

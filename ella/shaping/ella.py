@@ -53,7 +53,7 @@ class EpisodeLedger:
     """Low-level instructions that have terminated so far."""
     settled: Bool[Array, "B L"]
     """Those that can no longer earn a bonus in this episode."""
-    owed: Float[Array, "B"]
+    owed: Float[Array, " B"]
     """Bonuses paid so far, each compounded to the current step: sum of c_t discount^(t - now)."""
 
 

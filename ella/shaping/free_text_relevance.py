@@ -33,7 +33,7 @@ class FreeTextLearner:
     """The classifier of one seed."""
 
     learner: Learner
-    taught: Bool[Array, "vocabulary"]
+    taught: Bool[Array, " vocabulary"]
     """Words it has learned from. To a sentence with others everything is relevant, as everything
     is at the beginning."""
     relevant: Bool[Array, "num_ids L"]
@@ -75,10 +75,10 @@ class FreeTextRelevance(AbstractRelevance):
         rows = self._judge(state, instructions.tokens)
         return replace(state, relevant=state.relevant.at[instructions.ids].set(rows))
 
-    def pays_everything(self, steps: Int32[Array, "T"], num_envs: int) -> Bool[Array, "T"]:
+    def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
         return jnp.zeros_like(steps, bool)
 
-    def probability(self, state: FreeTextLearner, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
+    def probability(self, state: FreeTextLearner, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         return self.probability_of(state, self.sentences[ids])
 
     def probability_of(

@@ -38,7 +38,7 @@ class LearnState:
 
     counts: Int32[Array, "B A"]
     """How often each action was taken so far."""
-    potential: Float[Array, "B"]
+    potential: Float[Array, " B"]
     """After the last action."""
 
 

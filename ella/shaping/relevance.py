@@ -44,11 +44,11 @@ class AbstractRelevance(eqx.Module):
         """Which low-level instructions support each instruction of a rollout."""
 
     @abstractmethod
-    def pays_everything(self, steps: Int32[Array, "T"], num_envs: int) -> Bool[Array, "T"]:
+    def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
         """Whether, at these steps of each environment, every completion is paid for."""
 
     @abstractmethod
-    def probability(self, state: PyTree, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
+    def probability(self, state: PyTree, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         """The probability of relevance of every pair."""
 
     @abstractmethod
@@ -94,10 +94,10 @@ class OracleRelevance(AbstractRelevance):
     def relevant(self, state: PyTree, instructions: InstructionTable) -> Bool[Array, "R L"]:
         return oracle_relevance(self.spec, instructions.ids)
 
-    def pays_everything(self, steps: Int32[Array, "T"], num_envs: int) -> Bool[Array, "T"]:
+    def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
         return steps < -(-self.settings.after_frames // num_envs)
 
-    def probability(self, state: PyTree, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
+    def probability(self, state: PyTree, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         return oracle_relevance(self.spec, ids).astype(jnp.float32)
 
     def fit(
@@ -148,7 +148,7 @@ class LearnedRelevance(AbstractRelevance):
     """The task whose oracle labels measure accuracy; None for languages without an oracle."""
     num_low_level: int = eqx.field(static=True)
     low_tokens: Int32[Array, "L m"]
-    candidates: Int32[Array, "K"]
+    candidates: Int32[Array, " K"]
     """Ids that initial training and validation draw from."""
 
     def __init__(self, spec: TaskSpec, settings: RelevanceSettings | None = None):
@@ -184,10 +184,10 @@ class LearnedRelevance(AbstractRelevance):
         logs, _ = relevance_matrix(state.classifier, instructions.tokens, self.low_tokens)
         return logs > LOG_HALF
 
-    def pays_everything(self, steps: Int32[Array, "T"], num_envs: int) -> Bool[Array, "T"]:
+    def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
         return jnp.zeros_like(steps, bool)
 
-    def probability(self, state: Learner, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
+    def probability(self, state: Learner, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         return jnp.exp(self._log_probability(state, ids))
 
     def fit(
@@ -228,7 +228,7 @@ class LearnedRelevance(AbstractRelevance):
             "relevance_recall": Mean(recall, one),
         }
 
-    def _log_probability(self, learner: Learner, ids: Int32[Array, "N"]) -> Float[Array, "N L"]:
+    def _log_probability(self, learner: Learner, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         tokens = self.language.tokens(ids)
         return relevance_matrix(learner.classifier, tokens, self.low_tokens)[0]
 
@@ -264,7 +264,7 @@ def learn_from_dataset(
     settings: RelevanceSettings,
     learner: Learner,
     dataset: RelevanceDataset,
-    tokens_of: Callable[[Int32[Array, "C"]], Int32[Array, "C n"]],
+    tokens_of: Callable[[Int32[Array, " C"]], Int32[Array, "C n"]],
     low_tokens: Int32[Array, "L m"],
     *,
     key: PRNGKeyArray,

@@ -121,7 +121,7 @@ def record(
 
 def sample_seen(
     dataset: RelevanceDataset, capacity: int, *, key: PRNGKeyArray
-) -> tuple[Int32[Array, "capacity"], Bool[Array, "capacity"]]:
+) -> tuple[Int32[Array, " capacity"], Bool[Array, " capacity"]]:
     """Up to `capacity` seen instructions: all of them where they fit, otherwise one drawn from
     each of `capacity` equal shares of the table. Returns ids and which entries are in use."""
     seen_so_far = jnp.cumsum((dataset.members != 0).any(-1), dtype=jnp.int32)

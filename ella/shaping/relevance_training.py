@@ -81,7 +81,7 @@ class Decompositions:
 
     tokens: Int32[Array, "C n"]
     relevant: Bool[Array, "C L"]
-    used: Bool[Array, "C"]
+    used: Bool[Array, " C"]
     """Rows in use come first."""
 
 
@@ -90,11 +90,11 @@ class Decompositions:
 class Pairs:
     """An epoch of pairs in random order."""
 
-    row: Int32[Array, "P"]
+    row: Int32[Array, " P"]
     """Row of the high-level instruction in the data."""
-    low: Int32[Array, "P"]
+    low: Int32[Array, " P"]
     """The low-level instruction."""
-    relevant: Bool[Array, "P"]
+    relevant: Bool[Array, " P"]
     count: Int32[Array, ""]
     """How many of the pairs, from the front, are to be used."""
 
@@ -171,7 +171,7 @@ def row_loss(
     classifier: RelevanceClassifier,
     tokens: Int32[Array, "R n"],
     relevant: Bool[Array, "R L"],
-    used: Bool[Array, "R"],
+    used: Bool[Array, " R"],
     low_tokens: Int32[Array, "L m"],
 ) -> Float[Array, ""]:
     """Balanced cross-entropy of some instructions against all low-level ones."""
@@ -190,8 +190,8 @@ def pair_loss(
     classifier: RelevanceClassifier,
     high: Int32[Array, "P n"],
     low: Int32[Array, "P m"],
-    relevant: Bool[Array, "P"],
-    used: Bool[Array, "P"],
+    relevant: Bool[Array, " P"],
+    used: Bool[Array, " P"],
 ) -> Float[Array, ""]:
     """Cross-entropy of some pairs."""
     log_relevant, log_irrelevant = jax.vmap(classifier.compare)(

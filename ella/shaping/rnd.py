@@ -58,7 +58,7 @@ class RndState:
     optimiser: optax.OptState
     views: RunningMoments
     """Of every number of a view, over all rollouts so far."""
-    sums: Float[Array, "B"]
+    sums: Float[Array, " B"]
     """Discounted sums of errors; they go on over episodes' ends."""
     sum_moments: RunningMoments
     """Of those sums."""
@@ -97,7 +97,7 @@ class RndShaper(AbstractRewardShaper):
         is_known = state.views.count > 0
 
         def step(
-            carry: tuple[Array, RunningMoments], error: Float[Array, "B"]
+            carry: tuple[Array, RunningMoments], error: Float[Array, " B"]
         ) -> tuple[tuple[Array, RunningMoments], None]:
             sums, moments = carry
             sums = self.settings.discount * sums + error
@@ -139,7 +139,7 @@ class RndShaper(AbstractRewardShaper):
         optimiser = optax.adam(settings.learning_rate)
 
         def learn(
-            carry: tuple[ConvolutionalEncoder, optax.OptState], rows: Int32[Array, "n"]
+            carry: tuple[ConvolutionalEncoder, optax.OptState], rows: Int32[Array, " n"]
         ) -> tuple[tuple[ConvolutionalEncoder, optax.OptState], Float[Array, ""]]:
             predictor, optimiser_state = carry
             loss, gradient = jax.value_and_grad(

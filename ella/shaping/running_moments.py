@@ -32,7 +32,7 @@ def no_moments(shape: tuple[int, ...]) -> RunningMoments:
     return RunningMoments(jnp.zeros(()), jnp.zeros(shape), jnp.zeros(shape))
 
 
-def merged(moments: RunningMoments, values: Float[Array, "n *shape"]) -> RunningMoments:
+def merged(moments: RunningMoments, values: Float[Array, " n *shape"]) -> RunningMoments:
     """With n more values."""
     number = values.shape[0]
     mean = values.mean(0)

@@ -17,7 +17,7 @@ class Visits:
 
     fingerprints: UInt32[Array, "B H"]
     """In order; only the last H of an episode are remembered."""
-    count: Int32[Array, "B"]
+    count: Int32[Array, " B"]
     """How many there have been."""
 
 

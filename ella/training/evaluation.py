@@ -86,7 +86,7 @@ def _play(
     statistics: RunningStatistics,
     levels: State,
     key: PRNGKeyArray,
-) -> tuple[Bool[Array, "N"], Float[Array, "N"], Int32[Array, "N"]]:
+) -> tuple[Bool[Array, " N"], Float[Array, " N"], Int32[Array, " N"]]:
     """(success, return, length) of one episode on each of N levels."""
     count = levels.step_count.shape[0]
     modulations = network.instruct(env.language.tokens(levels.instruction_id))
@@ -126,7 +126,7 @@ def _decide(
     memory: Memory,
     modulations: Float[Array, "N K 2 C"],
     key: PRNGKeyArray,
-) -> tuple[Int32[Array, "N"], Memory]:
+) -> tuple[Int32[Array, " N"], Memory]:
     """Every environment's action, each by the policy acting alone."""
 
     def one(

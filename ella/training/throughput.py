@@ -173,7 +173,7 @@ def _at_random(
     shape = (ppo.rollout_length, ppo.num_envs)
     actions = jax.random.randint(action_key, shape, 0, NUM_ACTIONS, jnp.int32)
 
-    def step(vector: VectorState, action: Int32[Array, "B"]) -> tuple[VectorState, Array]:
+    def step(vector: VectorState, action: Int32[Array, " B"]) -> tuple[VectorState, Array]:
         vector, transition = env.step_vector(vector, action)
         return vector, transition.reward
 

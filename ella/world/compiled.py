@@ -35,7 +35,7 @@ def start(env: Environment, key: PRNGKeyArray, num_envs: int, pool_size: int) ->
 
 @partial(jax.jit, static_argnums=0)
 def step_vector(
-    env: Environment, vector: VectorState, action: Int32[Array, "B"]
+    env: Environment, vector: VectorState, action: Int32[Array, " B"]
 ) -> tuple[VectorState, Transition]:
     return env.step_vector(vector, action)
 

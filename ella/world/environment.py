@@ -40,11 +40,11 @@ class VectorState:
     states: State
     observation: Observation
     """[B], current: after a reset, the new episode's first."""
-    first: Bool[Array, "B"]
+    first: Bool[Array, " B"]
     """Whether `observation` is the first of its episode."""
-    instruction_row: Int32[Array, "B"]
+    instruction_row: Int32[Array, " B"]
     """Row of the current instruction in `Environment.instruction_table`."""
-    instruction_ids: Int32[Array, "B"]
+    instruction_ids: Int32[Array, " B"]
     """The instructions that were current at the last refill."""
     pool: LevelPool
 
@@ -54,15 +54,15 @@ class VectorState:
 class Transition:
     """What one action of B environments brought, before any reset."""
 
-    reward: Float[Array, "B"]
-    terminated: Bool[Array, "B"]
-    truncated: Bool[Array, "B"]
+    reward: Float[Array, " B"]
+    terminated: Bool[Array, " B"]
+    truncated: Bool[Array, " B"]
     next_observation: Observation
     resets: Int32[Array, ""]
     """Episodes that ended, hence levels taken from the pool."""
     reused: Int32[Array, ""]
     """How many of those levels had been played before, the pool being exhausted."""
-    fingerprint: UInt32[Array, "B"]
+    fingerprint: UInt32[Array, " B"]
     """A hash of the whole state (`ella.world.fingerprint`)."""
 
 
@@ -180,7 +180,7 @@ class Environment:
         return InstructionTable(ids=ids, tokens=self.language.tokens(ids))
 
     def step_vector(
-        self, vector: VectorState, action: Int32[Array, "B"]
+        self, vector: VectorState, action: Int32[Array, " B"]
     ) -> tuple[VectorState, Transition]:
         """One action in each of B environments; finished ones go on with the pool's next levels."""
         states, reward, terminated, truncated = jax.vmap(self._transition)(vector.states, action)

@@ -71,8 +71,8 @@ class Solutions:
 
     actions: UInt8[Array, "N T"]
     """Padded with the action 'done' after the end."""
-    lengths: Int32[Array, "N"]
-    success: Bool[Array, "N"]
+    lengths: Int32[Array, " N"]
+    success: Bool[Array, " N"]
     final_states: State
     """[N], after the last action."""
 
@@ -116,13 +116,13 @@ def solve(env: Environment, levels: State, max_length: int | None = None) -> Sol
     return jax.lax.while_loop(lambda s: jnp.any(_is_playing(s, T)), run_stage, start)
 
 
-def _is_playing(solutions: Solutions, max_length: int) -> Bool[Array, "N"]:
+def _is_playing(solutions: Solutions, max_length: int) -> Bool[Array, " N"]:
     state = solutions.final_states
     in_time = (state.step_count < state.max_steps) & (solutions.lengths < max_length)
     return ~solutions.success & in_time
 
 
-def _where(condition: Bool[Array, "N"], chosen: State, other: State) -> State:
+def _where(condition: Bool[Array, " N"], chosen: State, other: State) -> State:
     def pick(a: Array, b: Array) -> Array:
         return jnp.where(condition.reshape(condition.shape + (1,) * (a.ndim - 1)), a, b)
 
@@ -131,7 +131,7 @@ def _where(condition: Bool[Array, "N"], chosen: State, other: State) -> State:
 
 @partial(jax.jit, static_argnums=0)
 def replay(
-    env: Environment, levels: State, actions: UInt8[Array, "N T"], counts: Int32[Array, "N"]
+    env: Environment, levels: State, actions: UInt8[Array, "N T"], counts: Int32[Array, " N"]
 ) -> State:
     """The N states after the first `counts` of their actions."""
 
@@ -260,7 +260,7 @@ def _images(states: State) -> UInt8[Array, "N 7 7 3"]:
 
 @partial(jax.jit, static_argnums=0)
 def _watch(
-    env: Environment, levels: State, actions: UInt8[Array, "N T"], lengths: Int32[Array, "N"]
+    env: Environment, levels: State, actions: UInt8[Array, "N T"], lengths: Int32[Array, " N"]
 ) -> tuple[UInt8[Array, "N T+1 7 7 3"], UInt8[Array, "N T+1"]]:
     """(images, directions) before every action and after the last."""
 

@@ -58,7 +58,7 @@ BLOCKING_PENALTY = 40
 """Cost added to putting a thing down where it cuts cells off, if anything is left to do."""
 
 Field = Int16[Array, "4 C"]
-Mask = Bool[Array, "C"]
+Mask = Bool[Array, " C"]
 
 
 @pytree
@@ -84,8 +84,8 @@ class Clause:
 class Ground:
     """The grid as a stage will find it."""
 
-    cells: UInt8[Array, "C"]
-    targets: UInt8[Array, "C"]
+    cells: UInt8[Array, " C"]
+    targets: UInt8[Array, " C"]
     """Classes where 'go to' looks for them."""
     unlocked: Mask
     """Doors that the plan unlocks before this stage; they stand open in `cells`."""

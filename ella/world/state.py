@@ -87,5 +87,5 @@ class InstructionTable:
     Policies and shapers embed these rows once and look the embedding up per step.
     """
 
-    ids: Int32[Array, "R"]
+    ids: Int32[Array, " R"]
     tokens: Int32[Array, "R L"]

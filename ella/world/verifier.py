@@ -82,8 +82,8 @@ def _clauses_succeed(
 
 
 def _is_beside(
-    cells: UInt8[Array, "W H"], x: Array, y: Array, fixed: UInt8[Array, "C"]
-) -> Bool[Array, "C"]:
+    cells: UInt8[Array, "W H"], x: Array, y: Array, fixed: UInt8[Array, " C"]
+) -> Bool[Array, " C"]:
     """Whether an object of each fixed class stands at distance exactly 1 from (x, y)."""
     width, height = cells.shape
     xs = jnp.clip(x + jnp.array([1, -1, 0, 0]), 0, width - 1)
