@@ -3,7 +3,7 @@
 import gc
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +17,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
+os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 # Rates and classifiers of tests are none of the user's.
 os.environ["ELLA_CACHE"] = str(CACHE.with_name("ella"))
@@ -26,45 +27,35 @@ QUICK_COMPILATION = (
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_cpu_parallel_codegen_split_count=1",
 )
-os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_COMPILATION])
+if not os.environ.get("ELLA_TEST_OPTIMISED"):
+    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_COMPILATION])
+
+from jaxtyping import install_import_hook  # noqa: E402
+
+install_import_hook("ella", "annotation_checks.checked")
 
 # Tracing allocates much that stays: looking through it for garbage again and again finds little.
 gc.freeze()
 gc.set_threshold(100_000, 50, 50)
 
-
 LONGEST_FIRST = (
-    ("test_cli_train.py",),
-    ("test_parity_steps.py", "test_expert_against_bot.py", "test_expert.py", "test_levels.py"),
-    ("test_hosts.py",),
-    ("test_host_ella.py",),
-    ("test_cli_ella.py",),
-    ("test_level_distribution.py",),
-    ("test_launch.py",),
-    ("test_ray_launcher.py",),
+    "test_cli_train.py",
+    "test_parity_steps.py",
+    "test_host_ella.py",
+    "test_cli_ella.py",
+    "test_level_distribution.py",
+    "test_expert.py",
+    "test_local_launcher.py",
+    "test_expert_against_bot.py",
+    "test_multi_host.py",
+    "test_ray_launcher.py",
 )
-"""What takes half a minute and more is begun first, so that no worker waits long for the other.
-Files of one row go to one worker, which traces and compiles what they share once."""
-
-
-_RANKS = {name: rank for rank, names in enumerate(LONGEST_FIRST) for name in names}
+"""Files that take longest are begun first, so that no worker waits long for the other."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _RANKS.get(item.path.name, len(_RANKS)))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    from xdist.scheduler import LoadScopeScheduling
-
-    class WholeFiles(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            name = nodeid.partition("::")[0].rpartition("/")[2]
-            return str(_RANKS.get(name, name))
-
-    config.option.loadscopereorder = False
-    return WholeFiles(config, log)
+    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int32, PRNGKeyArray, UInt8
+from jaxtyping import Array, Bool, Int32, Key, PRNGKeyArray, UInt8
 
 from ella.errors import InputError
 from ella.world.dynamics import cell_at, front_of
@@ -97,7 +97,7 @@ def solve(env: Environment, levels: State, max_length: int | None = None) -> Sol
         column = jnp.where(walking, solutions.lengths, T)
         stepped = Solutions(
             actions=solutions.actions.at[rows, column].set(action.astype(jnp.uint8), mode="drop"),
-            lengths=solutions.lengths + walking,
+            lengths=solutions.lengths + walking.astype(jnp.int32),
             success=solutions.success | (walking & timestep.terminated),
             final_states=_where(walking, timestep.state, solutions.final_states),
         )
@@ -227,7 +227,7 @@ def rollout(
     return Episodes(**_joined(parts, num_episodes))
 
 
-def _chunk_keys(key: PRNGKeyArray, num_episodes: int, chunk: int) -> PRNGKeyArray:
+def _chunk_keys(key: PRNGKeyArray, num_episodes: int, chunk: int) -> Key[Array, " chunks"]:
     if num_episodes < 1:
         raise InputError(f"the number of episodes must be positive, got {num_episodes}")
     return jax.random.split(key, -(-num_episodes // chunk))

@@ -364,8 +364,8 @@ def _plan_clearing(state: State, ground: Ground, needed: Array) -> Plan:
     """No way: free the hands, or take the nearest object that stands in a passage."""
     passage = ground.ahead(ground.is_passage)
     is_full = state.carrying > 0
-    place = _goals(ground.ahead(ground.is_empty), 1 + BLOCKING_PENALTY * passage)
-    take = _goals(ground.ahead(ground.is_movable), 1 + BLOCKING_PENALTY * ~passage)
+    place = _goals(ground.ahead(ground.is_empty), jnp.where(passage, 1 + BLOCKING_PENALTY, 1))
+    take = _goals(ground.ahead(ground.is_movable), jnp.where(passage, 1, 1 + BLOCKING_PENALTY))
     goals = _goals(needed, jnp.where(is_full, place, take))
     return _stage(ground, goals, jnp.where(is_full, DROP, PICKUP))
 
@@ -377,8 +377,8 @@ def _put_down_goals(ground: Ground, afterwards: Field) -> Field:
     """
     beyond = _beyond(ground, afterwards)
     goes_forward = afterwards >= beyond + ground.step_costs
-    cost = 1 + afterwards + BLOCKING_PENALTY * ground.ahead(ground.is_passage)
-    return _goals(ground.ahead(ground.is_empty) & ~goes_forward, cost)
+    penalty = jnp.where(ground.ahead(ground.is_passage), BLOCKING_PENALTY, 0)
+    return _goals(ground.ahead(ground.is_empty) & ~goes_forward, 1 + afterwards + penalty)
 
 
 def _with_front_free(ground: Ground, field: Field) -> Field:
