@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import jax
-from jaxtyping import Array, Bool, Float, Int32, UInt8, UInt32
+from jaxtyping import Array, Bool, Float, Int32, Shaped, UInt32
 
 from ella.world.state import InstructionTable
 
@@ -17,8 +17,9 @@ class Trajectory:
     then looked like `next_image` (before any reset).
     """
 
-    image: UInt8[Array, "T B 7 7 3"]
-    """The observation before the action."""
+    image: Shaped[Array, "T B ..."]
+    """The observation before the action: uint8 [T, B, 7, 7, 3] in this world, something else where an
+    adapter brings its own."""
     direction: Int32[Array, "T B"]
     first: Bool[Array, "T B"]
     """Whether the observation is the first of its episode."""
@@ -29,7 +30,7 @@ class Trajectory:
     """The environment's own reward, unscaled."""
     terminated: Bool[Array, "T B"]
     truncated: Bool[Array, "T B"]
-    next_image: UInt8[Array, "T B 7 7 3"]
+    next_image: Shaped[Array, "T B ..."]
     """The observation after the action and before any reset: at an episode's end, its last one."""
     instructions: InstructionTable
     fingerprint: UInt32[Array, "T B"] | None = None

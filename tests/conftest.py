@@ -17,7 +17,6 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
-os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 # Rates and classifiers of tests are none of the user's.
 os.environ["ELLA_CACHE"] = str(CACHE.with_name("ella"))
@@ -31,8 +30,12 @@ if not os.environ.get("ELLA_TEST_OPTIMISED"):
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_COMPILATION])
 
 from jaxtyping import install_import_hook  # noqa: E402
+from strict_checks import forbid_promotion  # noqa: E402
 
-install_import_hook("ella", "annotation_checks.checked")
+# Shapes and types in the annotations of what is compiled are checked at every call.
+CHECKED = ("world", "trajectory", "measurement", "networks", "shaping", "ppo", "offline")
+install_import_hook([f"ella.{room}" for room in CHECKED], "strict_checks.checked")
+forbid_promotion()
 
 # Tracing allocates much that stays: looking through it for garbage again and again finds little.
 gc.freeze()

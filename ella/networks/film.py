@@ -38,10 +38,10 @@ def encode_image(
 
 def pooled_patches(
     x: Float[Array, "*rows H W C"], kernel: int, pool: int
-) -> Float[Array, "*rows G pool*pool K"]:
+) -> Float[Array, "*rows G P K"]:
     """What a convolution padded by 1 sees at each output, outputs grouped by pooling window.
 
-    G windows row by row, then the outputs inside each, then K = kernel * kernel * C inputs.
+    G windows row by row, then the P outputs inside each, then K = kernel * kernel * C inputs.
     """
     lead, (height, width, channels) = x.shape[:-3], x.shape[-3:]
     padded = jnp.pad(x, [(0, 0)] * len(lead) + [(1, 1), (1, 1), (0, 0)])

@@ -73,15 +73,15 @@ class EllaState:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Account:
-    """What happened at each step of a rollout; shapes [T, B] and [T, B, L]."""
+    """What happened at each step of a rollout."""
 
-    paid: Bool[Array, "T B"]
+    paid: Bool[Array, "*T B"]
     """Whether the step earned the bonus."""
-    earned: Bool[Array, "T B L"]
+    earned: Bool[Array, "*T B L"]
     """The low-level instructions it was earned for."""
-    completed: Bool[Array, "T B L"]
+    completed: Bool[Array, "*T B L"]
     """Everything the episode has completed up to and including the step's observation."""
-    bonus: Float[Array, "T B"]
+    bonus: Float[Array, "*T B"]
     """The bonus, neutralisation included."""
 
 
@@ -116,12 +116,12 @@ class EllaShaper(AbstractRewardShaper):
         self, state: EllaState, trajectory: Trajectory
     ) -> tuple[EllaState, Float[Array, "T B"], Measurements]:
         state, account = self.account(state, trajectory)
-        done = trajectory.done
-        episodes = done.sum(dtype=jnp.float32)
+        done = trajectory.done.astype(jnp.float32)
+        episodes = done.sum()
         completions = account.completed.sum(-1, dtype=jnp.float32)
         seen = state.dataset.num_seen.astype(jnp.float32)
         is_seen = jnp.minimum(seen, 1.0)
-        size = state.dataset.num_members / jnp.maximum(seen, 1.0)
+        size = state.dataset.num_members.astype(jnp.float32) / jnp.maximum(seen, 1.0)
         measurements = {
             "bonus_per_episode": Mean(
                 self.settings.bonus * account.paid.sum(dtype=jnp.float32), episodes
@@ -210,9 +210,10 @@ def keep_account(
         settled = settled | (earned if settings.recheck else terminates)
         completed = completed | terminates
         paid = earned.any(-1)
-        owed = jnp.where(first, 0.0, ledger.owed / settings.discount) + paid
+        price = paid.astype(jnp.float32)
+        owed = jnp.where(first, 0.0, ledger.owed / settings.discount) + price
         charged = jnp.where(success, owed, 0.0) if settings.neutralise else 0.0
-        bonus = settings.bonus * (paid - charged)
+        bonus = settings.bonus * (price - charged)
         return EpisodeLedger(completed, settled, owed), Account(paid, earned, completed, bonus)
 
     inputs = (trajectory.first, trajectory.success, terminated, relevant)

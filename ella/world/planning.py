@@ -277,7 +277,7 @@ def _plan_clause(
     if "putnext" in kinds:
         anywhere = is_put & (fixed_moves | (hand == fixed))
         beside_fixed = jnp.any(ground.ahead(ground.holds(fixed)), axis=0) | anywhere
-        blocking = jnp.where(more, BLOCKING_PENALTY, 0) * ground.ahead(ground.is_passage)
+        blocking = jnp.where(more & ground.ahead(ground.is_passage), BLOCKING_PENALTY, 0)
         drop_costs = _goals(ground.ahead(beside_fixed) & is_put, 1 + afterwards + blocking)
         can_drop = ground.ahead(ground.is_empty)
         carry = _stage(ground, _goals(can_drop, drop_costs), DROP)

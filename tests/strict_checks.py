@@ -1,4 +1,4 @@
-"""Checking annotations at run time, shapes included."""
+"""What is checked while tests run: annotations, shapes included, and promotion of dtypes."""
 
 import sys
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any
 
 import beartype
 import jax
+import optax
 
 
 def checked(function: Callable) -> Callable:
@@ -29,3 +30,17 @@ def checked(function: Callable) -> Callable:
             check(*args, **kwargs)
 
     return check_fields
+
+
+def forbid_promotion() -> None:
+    """Make implicit promotion of dtypes an error, except in Optax, which raises decay rates to the
+    power of a step count."""
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+    original = optax.tree.bias_correction
+
+    @wraps(original)
+    def bias_correction(*args: Any, **kwargs: Any) -> Any:
+        with jax.numpy_dtype_promotion("standard"):
+            return original(*args, **kwargs)
+
+    optax.tree.bias_correction = bias_correction
