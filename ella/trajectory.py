@@ -18,8 +18,7 @@ class Trajectory:
     """
 
     image: Shaped[Array, "T B ..."]
-    """The observation before the action: uint8 [T, B, 7, 7, 3] in this world, something else where an
-    adapter brings its own."""
+    """The observation before the action: uint8 [T, B, 7, 7, 3] in our world."""
     direction: Int32[Array, "T B"]
     first: Bool[Array, "T B"]
     """Whether the observation is the first of its episode."""

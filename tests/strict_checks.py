@@ -1,22 +1,33 @@
-"""What is checked while tests run: annotations, shapes included, and promotion of dtypes."""
+"""What is checked while tests run: shapes in annotations, and promotion of dtypes."""
 
+import inspect
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, get_args
 
 import beartype
 import jax
 import optax
+from jaxtyping import AbstractArray
 
 
 def checked(function: Callable) -> Callable:
-    """What `jaxtyping.install_import_hook` applies to every function and dataclass of the package.
+    """What `jaxtyping.install_import_hook` applies to every function and dataclass it sees.
+
+    Arrays are checked. Everything else is left to mypy, and to the function itself, which may
+    have an error of its own for a wrong value.
 
     JAX calls `__init__` of a registered dataclass whenever it rebuilds one from leaves, which may
     have further axes or be no arrays at all. So fields are checked only where our own code, while
     it is traced, makes the object.
     """
+    hints = function.__annotations__
+    if not any(map(_names_an_array, hints.values())):
+        return function
+    function.__annotations__ = {
+        name: hint if _names_an_array(hint) else Any for name, hint in hints.items()
+    }
     check = beartype.beartype(function)
     if function.__name__ != "__init__":
         return check
@@ -30,6 +41,12 @@ def checked(function: Callable) -> Callable:
             check(*args, **kwargs)
 
     return check_fields
+
+
+def _names_an_array(hint: Any) -> bool:
+    if inspect.isclass(hint) and issubclass(hint, AbstractArray | jax.Array):
+        return True
+    return any(map(_names_an_array, get_args(hint)))
 
 
 def forbid_promotion() -> None:

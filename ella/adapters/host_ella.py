@@ -297,12 +297,12 @@ class HostElla:
 def _shape(
     shaper: EllaShaper,
     state: EllaState,
-    judged: Bool[Array, "B L"],
-    judged_after: Bool[Array, "B L"],
-    ids: Int32[Array, " B"],
-    first: Bool[Array, " B"],
-    success: Bool[Array, " B"],
-    done: Bool[Array, " B"],
+    judged: Bool[np.ndarray, "B L"],
+    judged_after: Bool[np.ndarray, "B L"],
+    ids: Int32[np.ndarray, " B"],
+    first: Bool[np.ndarray, " B"],
+    success: Bool[np.ndarray, " B"],
+    done: Bool[np.ndarray, " B"],
 ) -> tuple[EllaState, Float[Array, " B"], Measurements]:
     """One step. ELLA looks at judgements, first steps and successes only."""
     solved, ended = jnp.asarray(success), jnp.asarray(done)
@@ -327,8 +327,8 @@ def _shape(
 def _meet(
     relevance: FreeTextRelevance,
     state: EllaState,
-    ids: Int32[Array, " B"],
-    tokens: Int32[Array, "B n"],
+    ids: Int32[np.ndarray, " B"],
+    tokens: Int32[np.ndarray, "B n"],
 ) -> EllaState:
     instructions = InstructionTable(ids=jnp.asarray(ids), tokens=jnp.asarray(tokens))
     met = relevance.meet(state.relevance, instructions)

@@ -295,8 +295,8 @@ class FiLMTail(eqx.Module):
 
     def __call__(
         self,
-        features: Float[Array, "T B 4 C"],
-        modulations: Float[Array, "T B N 2 C"],
+        features: Float[Array, "#T #B 4 C"],
+        modulations: Float[Array, "#T #B N 2 C"],
         running: tuple[Moments, ...] | None,
     ) -> tuple[Float[Array, "T B C"], tuple[Moments, ...]]:
         """Pooled features, and the batch's moments. Given `running`, the two leading axes of both
@@ -321,7 +321,7 @@ class FiLMTail(eqx.Module):
 
 
 def on_grid(
-    convolution: Convolution | ConvolutionMatrix, x: Float[Array, "*rows G C"]
+    convolution: Convolution | ConvolutionMatrix, x: Float[Array, "*rows G I"]
 ) -> Float[Array, "*rows G C"]:
     """A convolution of whole grids of G cells."""
     outputs = convolved(convolution, x.reshape(*x.shape[:-2], -1))

@@ -35,9 +35,7 @@ class VisibleTermination(AbstractTermination):
     clauses: tuple[Clause, ...] = eqx.field(static=True)
 
     def __call__(self, image: UInt8[Array, "N 7 7 3"]) -> Bool[Array, "N L"]:
-        targets = np.array(
-            [clause.phrases[0].object_class for clause in self.clauses], np.uint8
-        )
+        targets = np.array([clause.phrases[0].object_class for clause in self.clauses], np.uint8)
         kinds = np.array([clause.kind for clause in self.clauses])
         types, colours = kind_of(targets), colour_of(targets)
         ahead, in_hand = image[..., *FRONT_CELL, :], image[..., *AGENT_CELL, :]

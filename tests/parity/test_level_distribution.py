@@ -11,6 +11,7 @@ less likely than 1e-3 over the choice of seeds.
 
 import pytest
 from level_statistics import compare, ella_levels, minigrid_levels
+from minigrid_reference import EVERY_RULE
 
 from ella.world.tasks import TASKS, TaskSpec
 
@@ -70,12 +71,18 @@ def check(spec: TaskSpec, count: int) -> None:
     assert not failed
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in EVERY_RULE else pytest.mark.thorough)
+        for name in TASKS
+    ],
+)
 def test_named_tasks(name: str) -> None:
     check(TASKS[name], MINIGRID_LEVELS)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", OTHER_ROWS)
 def test_rows_the_paper_does_not_have(name: str) -> None:
     """3x3 rooms of size 5 with 18 distractors and unblocking; extra doors; locked rooms with

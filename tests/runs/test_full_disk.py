@@ -15,6 +15,7 @@ from ella.offline.cache import cached
 from ella.runs.log_sinks import TensorBoardLog
 from ella.runs.metrics import LogLine, MetricsFile, read_rows
 
+pytestmark = pytest.mark.thorough
 LINE = LogLine(3, 96, 1.0, 50.0, {"loss": np.array([0.5, 0.25])})
 
 

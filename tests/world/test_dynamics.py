@@ -128,7 +128,9 @@ def test_turning_four_times_comes_round() -> None:
         assert seen == ([3, 2, 1, 0] if action == 0 else [1, 2, 3, 0])
 
 
-@pytest.mark.parametrize(("direction", "front"), enumerate([(5, 5), (4, 6), (3, 5), (4, 4)]))
+@pytest.mark.parametrize(
+    ("direction", "front"), [(0, (5, 5)), (1, (4, 6)), (2, (3, 5)), (3, (4, 4))]
+)
 def test_directions_are_right_down_left_up(direction: int, front: tuple[int, int]) -> None:
     x, y = front_of(jnp.array([4, 5]), jnp.int32(direction))
     assert (int(x), int(y)) == front
