@@ -18,8 +18,8 @@ sys.meta_path.insert(0, WithoutExtras())
 WORLD = """
 import importlib, jax, ella
 env = ella.make("goto-room")
-after = env.step(env.reset(jax.random.key(0)).state, 2)
-print(int(after.state.step_count))
+play = jax.jit(lambda key: env.step(env.reset(key).state, 2))
+print(int(play(jax.random.key(0)).state.step_count))
 for room in ("methods.registry", "ppo.iteration", "offline.termination", "training.program"):
     importlib.import_module(f"ella.{room}")
 """
