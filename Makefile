@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 
-.PHONY: help demo test lint clean
+.PHONY: help demo test test-all lint clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 $(VENV)/.run-installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[train]'
 	touch $@
 
 $(VENV)/.dev-installed: pyproject.toml constraints.txt
@@ -30,8 +30,17 @@ lint: $(VENV)/.dev-installed  ## Check style, types and import directions
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(VENV)/.dev-installed lint  ## Check and test everything
-	$(BIN)/python -m pytest -n 2
+# Whole files go to one process, the longest first (tests/conftest.py).
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# What is compiled once more as users compile it: numbers that an optimiser may change.
+OPTIMISED = tests/networks tests/ppo tests/shaping/test_ella.py tests/parity/test_quirks.py
+
+test: $(VENV)/.dev-installed lint  ## Check and test; what to run before every commit
+	$(PYTEST) -m "not thorough"
+
+test-all: test  ## Test Ray, several processes, full disks and long comparisons too
+	$(PYTEST) -m thorough
+	ELLA_TEST_OPTIMISED=1 $(PYTEST) -m "not thorough" $(OPTIMISED)
 
 clean:  ## Remove the environment, caches and demo files
 	rm -rf $(VENV) .cache demo

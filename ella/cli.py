@@ -33,6 +33,9 @@ import what starts JAX inside `run`, so that help appears at once."""
 
 _MODULES = {"eval": "evaluate"}
 
+TRAIN_EXTRA = {"matplotlib", "orbax", "PIL", "rich", "tensorboard", "tyro"}
+"""Packages that come with `pip install 'ella[train]'`; the world works without them."""
+
 EXIT_BROKEN_PIPE = 128 + 13
 """As a shell reports a command that SIGPIPE ended."""
 
@@ -48,6 +51,12 @@ def main(words: Sequence[str] | None = None) -> int:
         return status
     except InputError as error:
         print(f"ella: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in TRAIN_EXTRA:
+            raise
+        print(f"ella: {package} is not installed: pip install 'ella[train]'", file=sys.stderr)
         return 2
     except BrokenPipeError:
         # Nobody reads the output any more, nor what the stream still holds.

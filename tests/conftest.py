@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -27,45 +27,39 @@ QUICK_COMPILATION = (
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_cpu_parallel_codegen_split_count=1",
 )
-os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_COMPILATION])
+if not os.environ.get("ELLA_TEST_OPTIMISED"):
+    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_COMPILATION])
+
+from jaxtyping import install_import_hook  # noqa: E402
+from strict_checks import forbid_promotion  # noqa: E402
+
+# Shapes and types in the annotations of what is compiled are checked at every call.
+CHECKED = ("world", "trajectory", "measurement", "networks", "shaping", "ppo", "offline")
+install_import_hook([f"ella.{room}" for room in CHECKED], "strict_checks.checked")
+forbid_promotion()
 
 # Tracing allocates much that stays: looking through it for garbage again and again finds little.
 gc.freeze()
 gc.set_threshold(100_000, 50, 50)
 
-
 LONGEST_FIRST = (
-    ("test_cli_train.py",),
-    ("test_parity_steps.py", "test_expert_against_bot.py", "test_expert.py", "test_levels.py"),
-    ("test_hosts.py",),
-    ("test_host_ella.py",),
-    ("test_cli_ella.py",),
-    ("test_level_distribution.py",),
-    ("test_launch.py",),
-    ("test_ray_launcher.py",),
+    "test_cli_train.py",
+    "test_parity_steps.py",
+    "test_host_ella.py",
+    "test_cli_ella.py",
+    "test_level_distribution.py",
+    "test_expert.py",
+    "test_local_launcher.py",
+    "test_expert_against_bot.py",
+    "test_multi_host.py",
+    "test_ray_launcher.py",
 )
-"""What takes half a minute and more is begun first, so that no worker waits long for the other.
-Files of one row go to one worker, which traces and compiles what they share once."""
-
-
-_RANKS = {name: rank for rank, names in enumerate(LONGEST_FIRST) for name in names}
+"""Files that take longest are begun first, so that no worker waits long for the other."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _RANKS.get(item.path.name, len(_RANKS)))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    from xdist.scheduler import LoadScopeScheduling
-
-    class WholeFiles(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            name = nodeid.partition("::")[0].rpartition("/")[2]
-            return str(_RANKS.get(name, name))
-
-    config.option.loadscopereorder = False
-    return WholeFiles(config, log)
+    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
 
 
 @pytest.fixture(scope="session")

@@ -102,7 +102,6 @@ def test_the_offline_stage_is_recalled_by_name_of_either_task(trained, folder, c
         said = capsys.readouterr()
         record = json.loads(said.out)
         assert record["task"] == "pick-maze"
-        assert 0 <= record["accuracy"] <= 1
         assert record["kinds"].keys() == {"pickup"}
         assert "step" not in said.err
     assert sorted((folder / "cache").iterdir()) == files
@@ -121,7 +120,6 @@ def test_a_run_explains_itself(trained, tmp_path, capsys, monkeypatch):
     assert len(judged) == 36
     assert judged["pick up the red key"]["oracle"]
     assert not judged["pick up the blue ball"]["oracle"]
-    assert all(0 <= judgement["probability"] <= 1 for judgement in judged.values())
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert main(words) == 0
     assert "pick up" in capsys.readouterr().out

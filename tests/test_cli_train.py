@@ -177,7 +177,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(whole,
     assert newest.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_disk_that_takes_no_more_is_one_line(config, tmp_path):
     words = command(
         "train", "goto-small", "--config", config, "--out", tmp_path / "run", "--log.no-tensorboard"
@@ -191,7 +191,7 @@ def test_a_disk_that_takes_no_more_is_one_line(config, tmp_path):
     assert done.stderr.splitlines()[-1].startswith("ella: cannot write a checkpoint")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_of_four_devices_train_two_seeds_as_one_device_does(whole, config, tmp_path):
     done = ella(
         "train", "goto-small", "--config", config, "--out", tmp_path / "run", "--frames", 192,
@@ -206,7 +206,7 @@ def test_two_of_four_devices_train_two_seeds_as_one_device_does(whole, config, t
         np.testing.assert_allclose(float(spread["loss"]), float(alone["loss"]), rtol=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_trained_policy_does_as_well_in_minigrid(whole, capsys):
     words = ["eval", str(whole.directory), "--episodes", "40", "--seed-index", "1", "--json"]
     here, there = (
@@ -259,7 +259,7 @@ def flags(table: dict[str, Any], prefix: str) -> Iterator[str]:
             yield from (flag, str(value))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_bench_measures_the_world_inference_and_each_method(capsys):
     report = answer(
         capsys, "bench", "goto-small", "--seeds", 1, "--method", "ppo", "ride",

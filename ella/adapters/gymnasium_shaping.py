@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from ella.adapters.host_ella import HostElla
 from ella.errors import InputError
 
-Missions = Callable[[Any, dict[str, Any]], Sequence[str]]
+Missions = Callable[[Any, dict[str, Any]], Sequence[str | None]]
 """Observations and infos of B environments, as they return them, to their B instructions; asked
 when episodes begin, and of those environments only."""
 
@@ -21,7 +21,7 @@ NO_MISSION = (
 )
 
 
-def told_missions(observations: Any, infos: dict[str, Any]) -> Sequence[str]:
+def told_missions(observations: Any, infos: dict[str, Any]) -> Sequence[str | None]:
     """Instructions from `infos["mission"]`, as ELLA's own environments tell them, or from
     `observations["mission"]`, as minigrid's do."""
     for place in (infos, observations):

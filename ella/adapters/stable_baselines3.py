@@ -98,7 +98,7 @@ class ShapedVecEnv(VecEnvWrapper):
                 for new, old, ended in zip(told, self._missions, dones, strict=True)
             ]
         shaped = (self.reward_scale * rewards + bonus).astype(np.float32)
-        return observations, shaped, dones, infos
+        return observations, shaped, dones, list(infos)
 
 
 class EllaLog(BaseCallback):

@@ -42,10 +42,10 @@ class Memory:
 class LSTM(eqx.Module):
     """A step at a time, the input's part of the product being left to the caller to batch."""
 
-    input_weight: Float[Array, "I 4*M"]
+    input_weight: Float[Array, "I M4"]
     """Gates in the order input, forget, candidate, output."""
-    hidden_weight: Float[Array, "M 4*M"]
-    bias: Float[Array, " 4*M"]
+    hidden_weight: Float[Array, "M M4"]
+    bias: Float[Array, " M4"]
 
     def __init__(self, inputs: int, width: int, *, key: PRNGKeyArray):
         keys = jax.random.split(key, 4)
@@ -55,10 +55,10 @@ class LSTM(eqx.Module):
         first, second = (uniform((4 * width,), width, key=bias_key) for bias_key in keys[2:])
         self.bias = first + second
 
-    def project(self, x: Float[Array, "*rows I"], dtype: str) -> Float[Array, "*rows 4*M"]:
+    def project(self, x: Float[Array, "*rows I"], dtype: str) -> Float[Array, "*rows M4"]:
         return matmul(x, self.input_weight, dtype) + self.bias
 
-    def step(self, projected: Float[Array, "*rows 4*M"], memory: Memory, dtype: str) -> Memory:
+    def step(self, projected: Float[Array, "*rows M4"], memory: Memory, dtype: str) -> Memory:
         gates = projected + matmul(memory.hidden, self.hidden_weight, dtype)
         return Memory(*lstm_step(gates, memory.cell))
 
@@ -137,7 +137,7 @@ class ActorCritic(eqx.Module):
         image: UInt8[Array, "T B 7 7 3"],
         modulations: Float[Array, "T B N 2 C"],
         running: RunningStatistics | None = None,
-    ) -> tuple[Float[Array, "T B 4*M"], RunningStatistics]:
+    ) -> tuple[Float[Array, "T B M4"], RunningStatistics]:
         """The memory's input, and the moments of the batch's normalisations [T, C].
 
         Given `running`, normalisation uses those statistics and rows do not affect one another.
@@ -150,14 +150,14 @@ class ActorCritic(eqx.Module):
         return projected, RunningStatistics(stem_moments, tail_moments)
 
     def remember(
-        self, seen: Float[Array, "*B 4*M"], memory: Memory, first: Bool[Array, "*B"]
+        self, seen: Float[Array, "*B M4"], memory: Memory, first: Bool[Array, "*B"]
     ) -> Memory:
         """One step of the memory, cleared before it where `first`."""
         return self.memory.step(seen, memory.cleared(first), self.config.compute_dtype)
 
     def remember_all(
         self,
-        seen: Float[Array, "T B 4*M"],
+        seen: Float[Array, "T B M4"],
         memory: Memory,
         first: Bool[Array, "T B"],
         *,

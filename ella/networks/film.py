@@ -36,10 +36,10 @@ def encode_image(
 
 def pooled_patches(
     x: Float[Array, "*rows H W C"], kernel: int, pool: int
-) -> Float[Array, "*rows G pool*pool K"]:
+) -> Float[Array, "*rows G P K"]:
     """What a convolution padded by 1 sees at each output, outputs grouped by pooling window.
 
-    G windows row by row, then the outputs inside each, then K = kernel * kernel * C inputs.
+    G windows row by row, then the P outputs inside each, then K = kernel * kernel * C inputs.
     """
     lead, (height, width, channels) = x.shape[:-3], x.shape[-3:]
     padded = jnp.pad(x, [(0, 0)] * len(lead) + [(1, 1), (1, 1), (0, 0)])
@@ -293,8 +293,8 @@ class FiLMTail(eqx.Module):
 
     def __call__(
         self,
-        features: Float[Array, "T B 4 C"],
-        modulations: Float[Array, "T B N 2 C"],
+        features: Float[Array, "#T #B 4 C"],
+        modulations: Float[Array, "#T #B N 2 C"],
         running: tuple[Moments, ...] | None,
     ) -> tuple[Float[Array, "T B C"], tuple[Moments, ...]]:
         """Pooled features, and the batch's moments. Given `running`, the two leading axes of both
@@ -319,7 +319,7 @@ class FiLMTail(eqx.Module):
 
 
 def on_grid(
-    convolution: Convolution | ConvolutionMatrix, x: Float[Array, "*rows G C"]
+    convolution: Convolution | ConvolutionMatrix, x: Float[Array, "*rows G I"]
 ) -> Float[Array, "*rows G C"]:
     """A convolution of whole grids of G cells."""
     outputs = convolved(convolution, x.reshape(*x.shape[:-2], -1))

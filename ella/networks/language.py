@@ -17,10 +17,10 @@ class InstructionEncoder(eqx.Module):
     """
 
     embedding: Float[Array, "V E"]
-    input_weight: Float[Array, "E 3*H"]
+    input_weight: Float[Array, "E H3"]
     """Gates in the order reset, update, new."""
-    input_bias: Float[Array, " 3*H"]
-    hidden_weight: Float[Array, "H 3*H"]
+    input_bias: Float[Array, " H3"]
+    hidden_weight: Float[Array, "H H3"]
     new_hidden_bias: Float[Array, " H"]
     """Inside the reset gate's product, so not redundant."""
 

@@ -3,12 +3,18 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int32, PRNGKeyArray
+
+
+def wide_dtype(dtype: DTypeLike) -> DTypeLike:
+    """float64 where that is computed in, float32 elsewhere."""
+    return jnp.float64 if jnp.dtype(dtype) == jnp.float64 else jnp.float32
 
 
 def widened(x: Array) -> Array:
     """`x` in at least float32: statistics, softmax and losses are computed in it."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    return x.astype(wide_dtype(x.dtype))
 
 
 def matmul(x: Float[Array, "*rows I"], weight: Float[Array, "I O"], dtype: str) -> Array:
@@ -16,7 +22,7 @@ def matmul(x: Float[Array, "*rows I"], weight: Float[Array, "I O"], dtype: str) 
     return jnp.matmul(
         x.astype(dtype),
         weight.astype(dtype),
-        preferred_element_type=jnp.promote_types(dtype, jnp.float32),
+        preferred_element_type=wide_dtype(dtype),
     )
 
 

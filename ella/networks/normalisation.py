@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ella.networks.linear import widened
+from ella.networks.linear import wide_dtype, widened
 from ella.networks.settings import Kind
 
 EPSILON = 1e-5
@@ -137,7 +137,7 @@ class Normalisation(eqx.Module):
         steps = x.shape[0] if self.kind == "batch" else 1
         x = x.reshape(steps, -1, x.shape[-1])
         count = x.shape[1]
-        wide = jnp.promote_types(x.dtype, jnp.float32)
+        wide = wide_dtype(x.dtype)
         second = jnp.einsum("tmi,tmj->tij", x, x, preferred_element_type=wide) / count
         mean = x.mean(axis=1, dtype=wide)
         covariance = second - mean[:, :, None] * mean[:, None, :]
@@ -200,7 +200,7 @@ def _product_forward(x: Array, weight: Array, signs: Array) -> tuple[Array, tupl
 
 def _product_backward(kept: tuple[Array, ...], gradient: Array) -> tuple[Array, Array, Array]:
     x, weight, signs, position = kept
-    wide = jnp.promote_types(weight.dtype, jnp.float32)
+    wide = wide_dtype(weight.dtype)
     inputs = []
     total = jnp.zeros(weight.shape, wide)
     for index in range(x.shape[-2]):
@@ -236,7 +236,7 @@ def initial_moments(channels: int) -> Moments:
 def follow(running: Moments, batches: Moments, momentum: float) -> Moments:
     """Running statistics [C] after the batches [T, C], each replacing a share `momentum`."""
     steps = batches.mean.shape[0]
-    weights = momentum * (1 - momentum) ** jnp.arange(steps - 1, -1, -1)
+    weights = momentum * (1 - momentum) ** jnp.arange(steps - 1, -1, -1, dtype=float)
 
     def averaged(old: Array, new: Array) -> Array:
         weighted = (weights.astype(new.dtype)[:, None] * new).sum(axis=0)

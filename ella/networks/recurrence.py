@@ -26,9 +26,9 @@ def _weight_gradient(inputs: Array, outputs: Array, dtype: str) -> Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
 def read_words(
-    inputs: Float[Array, "T *rows 3*H"],
+    inputs: Float[Array, "T *rows H3"],
     present: Bool[Array, " T *rows"],
-    weight: Float[Array, "H 3*H"],
+    weight: Float[Array, "H H3"],
     new_bias: Float[Array, " H"],
     dtype: str,
 ) -> Float[Array, "*rows H"]:
@@ -102,7 +102,7 @@ def _read_words_backward(
 read_words.defvjp(_read_words_forward, _read_words_backward)
 
 
-def lstm_step(gates: Float[Array, "*rows 4*M"], cell: Float[Array, "*rows M"]) -> tuple[Array, ...]:
+def lstm_step(gates: Float[Array, "*rows M4"], cell: Float[Array, "*rows M"]) -> tuple[Array, ...]:
     """(hidden, cell) after a step, from the gates' sums in the order input, forget, candidate,
     output."""
     enter, forget, candidate, leave = jnp.split(gates, 4, axis=-1)
@@ -112,11 +112,11 @@ def lstm_step(gates: Float[Array, "*rows 4*M"], cell: Float[Array, "*rows M"]) -
 
 @partial(jax.custom_vjp, nondiff_argnums=(5, 6))
 def remember_sequence(
-    inputs: Float[Array, "T *rows 4*M"],
+    inputs: Float[Array, "T *rows M4"],
     first: Bool[Array, " T *rows"],
     hidden: Float[Array, "*rows M"],
     cell: Float[Array, "*rows M"],
-    weight: Float[Array, "M 4*M"],
+    weight: Float[Array, "M M4"],
     dtype: str,
     unroll: int,
 ) -> Float[Array, "T *rows M"]:

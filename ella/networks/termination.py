@@ -61,10 +61,10 @@ class TerminationClassifier(eqx.Module):
 class FoldedBlock(eqx.Module):
     """The inside of a modulated block, with everything that is fixed at use multiplied out."""
 
-    first: Float[Array, "4*C 4*C"]
+    first: Float[Array, "C4 C4"]
     """A convolution of the whole grid and the normalisation after it."""
-    first_bias: Float[Array, " 4*C"]
-    second: Float[Array, "4*C 4*C"]
+    first_bias: Float[Array, " C4"]
+    second: Float[Array, "C4 C4"]
     scale: Float[Array, "L 1 C"]
     """Of each instruction: modulation and normalisation."""
     shift: Float[Array, "L 1 C"]

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int32, PRNGKeyArray, UInt8
+from jaxtyping import Array, Int32, Key, PRNGKeyArray, UInt8
 
 from ella.errors import InputError
 from ella.world.encoding import DONE
@@ -121,7 +121,7 @@ def _replay(
     return jax.lax.while_loop(lambda carry: carry[0] < last, step, (jnp.int32(0), levels))[1]
 
 
-def _chunk_keys(key: PRNGKeyArray, num_episodes: int, chunk: int) -> PRNGKeyArray:
+def _chunk_keys(key: PRNGKeyArray, num_episodes: int, chunk: int) -> Key[Array, " chunks"]:
     if num_episodes < 1:
         raise InputError(f"num_episodes must be >= 1, got {num_episodes}")
     return jax.random.split(key, -(-num_episodes // chunk))

@@ -9,7 +9,7 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int32, Key, PRNGKeyArray, PyTree
 
 from ella.measurement import Measurements, count_of, mean_of
 from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics
@@ -45,7 +45,7 @@ class TrainState:
     memory: Memory
     """The recurrent memory after the last step, not yet cleared where an episode ended."""
     shaper: PyTree
-    key: PRNGKeyArray
+    key: Key[Array, "*seeds"]
 
 
 def init_train_state(
@@ -161,7 +161,7 @@ def _fit(
     states: PyTree,
     trajectories: Trajectory,
     iteration: Int32[Array, ""],
-    keys: PRNGKeyArray,
+    keys: Key[Array, " seeds"],
 ) -> tuple[PyTree, Measurements]:
     """Every seed of a group; the iteration stays unbatched, so that branches on it do too."""
 
@@ -192,7 +192,8 @@ def _split(seeds: Tree, sizes: Sequence[int]) -> list[Tree]:
 def episode_measurements(config: PPOSettings, rollout: Rollout) -> Measurements:
     """Of the episodes that ended in this rollout. Their only reward comes with their last step."""
     trajectory, done = rollout.trajectory, rollout.trajectory.done
-    discounted = trajectory.reward * config.discount ** (rollout.episode_length - 1)
+    steps_before = (rollout.episode_length - 1).astype(jnp.float32)
+    discounted = trajectory.reward * config.discount**steps_before
     return {
         "success_rate": mean_of(trajectory.success, done),
         "return": mean_of(trajectory.reward, done),

@@ -78,7 +78,7 @@ def gradient_step(
         optimiser=optimiser,
         statistics=learner.statistics.follow(moments, config.network.statistics_momentum),
     )
-    return learned, {"loss": loss, "gradient_norm": optax.global_norm(gradient), **vars(parts)}
+    return learned, {"loss": loss, "gradient_norm": optax.tree.norm(gradient), **vars(parts)}
 
 
 def explained_variance(value: Float[Array, "T B"], returns: Float[Array, "T B"]) -> Mean:

@@ -46,15 +46,15 @@ class EllaState:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Account:
-    """What happened at each step of a rollout; shapes [T, B] and [T, B, L]."""
+    """What happened at each step of a rollout."""
 
-    paid: Bool[Array, "T B"]
+    paid: Bool[Array, "*T B"]
     """Whether the step earned the bonus."""
-    earned: Bool[Array, "T B L"]
+    earned: Bool[Array, "*T B L"]
     """The low-level instructions it was earned for."""
-    completed: Bool[Array, "T B L"]
+    completed: Bool[Array, "*T B L"]
     """Everything the episode has completed up to and including the step's observation."""
-    bonus: Float[Array, "T B"]
+    bonus: Float[Array, "*T B"]
     """The bonus, neutralisation included."""
 
 
@@ -107,12 +107,12 @@ class EllaShaper(AbstractRewardShaper):
         self, state: EllaState, trajectory: Trajectory
     ) -> tuple[EllaState, Float[Array, "T B"], Measurements]:
         state, account = self.account(state, trajectory)
-        done = trajectory.done
-        episodes = done.sum(dtype=jnp.float32)
+        done = trajectory.done.astype(jnp.float32)
+        episodes = done.sum()
         completions = account.completed.sum(-1, dtype=jnp.float32)
         seen = state.dataset.num_seen.astype(jnp.float32)
         is_seen = jnp.minimum(seen, 1.0)
-        size = state.dataset.num_members / jnp.maximum(seen, 1.0)
+        size = state.dataset.num_members.astype(jnp.float32) / jnp.maximum(seen, 1.0)
         measurements = {
             "bonus_per_episode": Mean(self.bonus * account.paid.sum(dtype=jnp.float32), episodes),
             "low_level_completions": Mean((completions * done).sum(), episodes),
@@ -200,9 +200,10 @@ class EllaShaper(AbstractRewardShaper):
             settled = settled | (earned if self.recheck else terminates)
             completed = completed | terminates
             paid = earned.any(-1)
-            owed = jnp.where(first, 0.0, ledger.owed / self.discount) + paid
+            price = paid.astype(jnp.float32)
+            owed = jnp.where(first, 0.0, ledger.owed / self.discount) + price
             charged = jnp.where(success, owed, 0.0) if self.neutralise else 0.0
-            bonus = self.bonus * (paid - charged)
+            bonus = self.bonus * (price - charged)
             return EpisodeLedger(completed, settled, owed), Account(paid, earned, completed, bonus)
 
         inputs = (trajectory.first, trajectory.success, terminated, relevant)

@@ -138,10 +138,10 @@ def sample_seen(
     seen_so_far = jnp.cumsum((dataset.members != 0).any(-1), dtype=jnp.int32)
     used = jnp.minimum(dataset.num_seen, capacity)
     index = jnp.arange(capacity)
-    offset = jax.random.uniform(key, (capacity,))
+    drawn = index.astype(jnp.float32) + jax.random.uniform(key, (capacity,))
     share = dataset.num_seen / jnp.maximum(used, 1)
     ranks = jnp.where(
-        dataset.num_seen <= capacity, index, jnp.floor((index + offset) * share).astype(jnp.int32)
+        dataset.num_seen <= capacity, index, jnp.floor(drawn * share).astype(jnp.int32)
     )
     ranks = jnp.clip(ranks, 0, jnp.maximum(dataset.num_seen - 1, 0))
     ids = jnp.searchsorted(seen_so_far, ranks + 1)

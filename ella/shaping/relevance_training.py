@@ -159,7 +159,8 @@ def pair_loss(
         classifier.embed_high(high), classifier.embed_low(low)
     )
     losses = -jnp.where(relevant, log_relevant, log_irrelevant)
-    return jnp.where(used, losses, 0.0).sum() / jnp.maximum(used.sum(), 1)
+    count = used.sum(dtype=losses.dtype)
+    return jnp.where(used, losses, 0.0).sum() / jnp.maximum(count, 1)
 
 
 def draw_pairs(data: Decompositions, draws: int, *, key: PRNGKeyArray) -> Pairs:

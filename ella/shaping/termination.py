@@ -42,7 +42,7 @@ class VisibleTermination(AbstractTermination):
 
     def __call__(self, observation: PyTree) -> Bool[Array, "N L"]:
         image = image_of(observation)
-        targets = np.array([clause.phrases[0].object_class for clause in self.clauses])
+        targets = np.array([clause.phrases[0].object_class for clause in self.clauses], np.uint8)
         kinds = np.array([clause.kind for clause in self.clauses])
         types, colours = kind_of(targets), colour_of(targets)
         ahead, in_hand = image[..., *FRONT_CELL, :], image[..., *AGENT_CELL, :]

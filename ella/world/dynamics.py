@@ -25,10 +25,19 @@ from ella.world.encoding import (
 from ella.world.state import State
 
 
-def front_of(pos: Int32[Array, "2"], direction: Int32[Array, ""]) -> tuple[Array, Array]:
+def step_towards(
+    direction: Int32[Array, ""],
+) -> tuple[Int32[Array, ""], Int32[Array, ""]]:
+    """(dx, dy) of one step in `direction`."""
+    right, down, left, up = ((direction == d).astype(jnp.int32) for d in range(4))
+    return right - left, down - up
+
+
+def front_of(
+    pos: Int32[Array, "2"], direction: Int32[Array, ""]
+) -> tuple[Int32[Array, ""], Int32[Array, ""]]:
     """(x, y) of the cell before an agent at `pos` that looks in `direction`."""
-    dx = (direction == 0).astype(jnp.int32) - (direction == 2)
-    dy = (direction == 1).astype(jnp.int32) - (direction == 3)
+    dx, dy = step_towards(direction)
     return pos[0] + dx, pos[1] + dy
 
 
@@ -51,7 +60,7 @@ def act(state: State, action: Int32[Array, ""]) -> State:
     front = cell_at(state.cells, x, y)
     kind = kind_of(front)
     carrying = state.carrying
-    turn = (action == RIGHT).astype(jnp.int32) - (action == LEFT)
+    turn = (action == RIGHT).astype(jnp.int32) - (action == LEFT).astype(jnp.int32)
     moves = (action == FORWARD) & ((kind == EMPTY) | (kind == DOOR))
     picks = (action == PICKUP) & (kind >= KEY) & (kind <= BOX) & (carrying == 0)
     drops = (action == DROP) & (kind == EMPTY) & (carrying > 0)

@@ -92,9 +92,11 @@ class Environment:
             truncated=jnp.zeros((), bool),
         )
 
-    def step(self, state: State, action: Int32[Array, ""]) -> Timestep:
+    def step(self, state: State, action: Int32[Array, ""] | int) -> Timestep:
         """One action (0..6). A finished episode goes on; the caller resets."""
-        state, reward, terminated, truncated = self._transition(state, action)
+        state, reward, terminated, truncated = self._transition(
+            state, jnp.asarray(action, jnp.int32)
+        )
         return Timestep(state, self.observe(state), reward, terminated, truncated)
 
     def observe(self, state: State) -> Observation:

@@ -87,7 +87,7 @@ def solve(env: Environment, levels: State, max_length: int | None = None) -> Sol
         column = jnp.where(walking, solutions.lengths, T)
         stepped = Solutions(
             actions=solutions.actions.at[rows, column].set(action.astype(jnp.uint8), mode="drop"),
-            lengths=solutions.lengths + walking,
+            lengths=solutions.lengths + walking.astype(jnp.int32),
             success=solutions.success | (walking & timestep.terminated),
             final_states=select_states(walking, timestep.state, solutions.final_states),
         )

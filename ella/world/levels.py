@@ -220,7 +220,7 @@ def _draw_lock(spec: TaskSpec, grid: RoomGrid, draws: RandomWords) -> Lock:
     pair = uniform_index(draws.one(), 2 * len(grid.edges))
     room = jnp.asarray(grid.edges.reshape(-1))[pair]
     key_room = uniform_index(draws.one(), grid.num_rooms - 1)
-    key_room += key_room >= room
+    key_room += (key_room >= room).astype(jnp.int32)
     return Lock(*(jnp.where(locked, part, -1) for part in (room, pair // 2, key_room)))
 
 
@@ -362,7 +362,7 @@ def _clause_on_objects(
     num = classes.shape[0]
     first = uniform_index(draws.one(), num)
     second = uniform_index(draws.one(), max(num - 1, 1))
-    second += second >= first
+    second += (second >= first).astype(jnp.int32)
     target, fixed = (
         jnp.sum(jnp.where(np.arange(num) == index, classes, 0)) for index in (first, second)
     )

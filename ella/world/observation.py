@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt8
 
-from ella.world.dynamics import cell_at
+from ella.world.dynamics import cell_at, step_towards
 from ella.world.encoding import (
     CLOSED_DOOR,
     EMPTY_CELL,
@@ -51,9 +51,7 @@ def _facing_cells(state: State) -> UInt8[Array, "7 7"]:
     """
     column, row = _columns_and_rows()
     ahead, aside = _AGENT_ROW - row, column - _AGENT_COLUMN
-    direction = state.agent_dir
-    fx = (direction == 0).astype(jnp.int32) - (direction == 2)
-    fy = (direction == 1).astype(jnp.int32) - (direction == 3)
+    fx, fy = step_towards(state.agent_dir)
     x = state.agent_pos[0] + fx * ahead - fy * aside
     y = state.agent_pos[1] + fy * ahead + fx * aside
     width, height = state.cells.shape

@@ -277,7 +277,7 @@ def _plan_clause(
     if "putnext" in kinds:
         anywhere = is_put & (fixed_moves | (hand == fixed))
         beside_fixed = jnp.any(ground.ahead(ground.holds(fixed)), axis=0) | anywhere
-        blocking = jnp.where(more, BLOCKING_PENALTY, 0) * ground.ahead(ground.is_passage)
+        blocking = jnp.where(more & ground.ahead(ground.is_passage), BLOCKING_PENALTY, 0)
         drop_costs = _goals(ground.ahead(beside_fixed) & is_put, 1 + afterwards + blocking)
         can_drop = ground.ahead(ground.is_empty)
         carry = _stage(ground, _goals(can_drop, drop_costs), DROP)
@@ -368,8 +368,8 @@ def _plan_clearing(state: State, ground: Ground, needed: Array) -> Plan:
     """No way: free the hands, or take the nearest object that stands in a passage."""
     passage = ground.ahead(ground.is_passage)
     is_full = state.carrying > 0
-    place = _goals(ground.ahead(ground.is_empty), 1 + BLOCKING_PENALTY * passage)
-    take = _goals(ground.ahead(ground.is_movable), 1 + BLOCKING_PENALTY * ~passage)
+    place = _goals(ground.ahead(ground.is_empty), jnp.where(passage, 1 + BLOCKING_PENALTY, 1))
+    take = _goals(ground.ahead(ground.is_movable), jnp.where(passage, 1, 1 + BLOCKING_PENALTY))
     goals = _goals(needed, jnp.where(is_full, place, take))
     return _stage(ground, goals, jnp.where(is_full, DROP, PICKUP))
 
@@ -381,8 +381,8 @@ def _put_down_goals(ground: Ground, afterwards: Field) -> Field:
     """
     beyond = _beyond(ground, afterwards)
     goes_forward = afterwards >= beyond + ground.step_costs
-    cost = 1 + afterwards + BLOCKING_PENALTY * ground.ahead(ground.is_passage)
-    return _goals(ground.ahead(ground.is_empty) & ~goes_forward, cost)
+    penalty = jnp.where(ground.ahead(ground.is_passage), BLOCKING_PENALTY, 0)
+    return _goals(ground.ahead(ground.is_empty) & ~goes_forward, 1 + afterwards + penalty)
 
 
 def _with_front_free(ground: Ground, field: Field) -> Field:

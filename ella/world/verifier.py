@@ -54,7 +54,7 @@ def _verify_two(state: State, succeeds: Bool[Array, "2"]) -> tuple[State, Bool[A
 
 def _clauses_succeed(
     language: Language, state: State, action: Int32[Array, ""]
-) -> Bool[Array, "2"]:
+) -> Bool[Array, " clauses"]:
     """For each clause, whether verifying it now gives success."""
     num_clauses = 1 if language.form == "single" else 2
     kinds = state.instruction.kinds[:num_clauses]

@@ -180,7 +180,7 @@ def test_text_pictures_have_the_mission_and_one_line_a_row():
     assert sum(any(arrow in line for arrow in "►▼◄▲") for line in lines) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_stable_baselines3_trains_on_it():
     import torch
     from stable_baselines3 import PPO

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -128,7 +129,7 @@ def test_step_by_step_it_pays_what_the_compiled_program_pays():
     assert successes >= 3
     for text in host.solved():
         row = relevance_dataset.decompositions(
-            state.dataset, np.array([spec.language.find(text)]), low.num_ids
+            state.dataset, jnp.array([spec.language.find(text)]), low.num_ids
         )[0]
         assert host.solved()[text] == {low.text(i) for i in np.flatnonzero(row)}
 
@@ -338,6 +339,7 @@ def test_files_that_cannot_be_taken_are_one_line(tmp_path):
         short.save(tmp_path / "nowhere" / "ella.safetensors")
 
 
+@pytest.mark.thorough
 def test_stable_baselines_trains_on_neutral_successes(tmp_path):
     host = errands_ella(update_every=256)
     envs = ShapedVecEnv(make_vec_env(Errands, n_envs=4, seed=0), host)

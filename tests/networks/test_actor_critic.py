@@ -73,12 +73,14 @@ def test_lstm_step() -> None:
         reference.weight_hh.copy_(torch.tensor(np.asarray(cell.hidden_weight).T))
         reference.bias_ih.copy_(torch.tensor(np.asarray(cell.bias)))
         reference.bias_hh.zero_()
-    x, h, c = (
+    inputs = [
         np.random.default_rng(i).normal(size=(3, n)).astype(np.float32)
         for i, n in enumerate((5, 4, 4))
-    )
-    want_h, want_c = reference(torch.tensor(x), (torch.tensor(h), torch.tensor(c)))
-    got = cell.step(cell.project(x, "float32"), Memory(jnp.asarray(h), jnp.asarray(c)), "float32")
+    ]
+    x, h, c = map(torch.tensor, inputs)
+    want_h, want_c = reference(x, (h, c))
+    x, h, c = map(jnp.asarray, inputs)
+    got = cell.step(cell.project(x, "float32"), Memory(h, c), "float32")
     np.testing.assert_allclose(got.hidden, want_h.detach().numpy(), atol=1e-6)
     np.testing.assert_allclose(got.cell, want_c.detach().numpy(), atol=1e-6)
 

@@ -31,7 +31,7 @@ def plain_gru(inputs: Array, present: Array, weight: Array, new_bias: Array) -> 
 def plain_lstm(inputs: Array, first: Array, hidden: Array, cell: Array, weight: Array) -> Array:
     hiddens = []
     for step in range(STEPS):
-        kept = 1 - first[step, :, None]
+        kept = 1.0 - first[step, :, None].astype(jnp.float32)
         hidden, cell = lstm_step(inputs[step] + (hidden * kept) @ weight, cell * kept)
         hiddens.append(hidden)
     return jnp.stack(hiddens)

@@ -174,6 +174,7 @@ assert (found["w"] == 7).all()
 """
 
 
+@pytest.mark.thorough
 def test_two_processes_compute_once(tmp_path):
     command = [sys.executable, "-c", PROCESS, str(tmp_path)]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]

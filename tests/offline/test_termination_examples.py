@@ -113,7 +113,7 @@ def locked_in_view(examples) -> float:
     return ((views[..., 0] == DOOR) & (views[..., 2] == LOCKED)).any(axis=(1, 2)).mean()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_some_episodes_have_a_locked_room_where_the_task_never_locks_one():
     split = expert_split(find("goto-maze"), 64, 32, 0.25, seed=0)
     assert split.training.num_done == 64

@@ -88,7 +88,7 @@ def test_learns_from_a_file_and_is_recalled(examples_file, tmp_path):
     np.testing.assert_array_equal(recalled.prepared()(seen_views), decided)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_learns_from_the_expert(tmp_path):
     said = []
     trained = termination_classifier(TASK, QUICK, directory=tmp_path, say=said.append)

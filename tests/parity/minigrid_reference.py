@@ -32,6 +32,9 @@ from ella.world.tasks import TaskSpec
 
 NUM_ACTIONS = 7
 
+EVERY_RULE = ("goto-room", "putnext-room", "openpick-maze", "combo-maze", "sequence-maze")
+"""Tasks that together use every rule. Quick tests look at these, thorough ones at all tasks."""
+
 
 class ColouredLevel(LevelGen):
     """LevelGen whose phrases always name a colour, with the two sentence forms it lacks."""

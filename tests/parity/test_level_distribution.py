@@ -17,6 +17,7 @@ from ella.world.tasks import TASKS, TaskSpec
 MINIGRID_LEVELS = 1000
 ELLA_ATTEMPTS = 6000
 P_THRESHOLD = 1e-6
+QUICK = ("putnext-room", "combo-maze", "sequence-maze")
 
 OTHER_ROWS = {
     spec.name: (spec, count)
@@ -70,12 +71,15 @@ def check(spec: TaskSpec, count: int) -> None:
     assert not failed
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.thorough) for name in TASKS],
+)
 def test_named_tasks(name: str) -> None:
     check(TASKS[name], MINIGRID_LEVELS)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", OTHER_ROWS)
 def test_rows_the_paper_does_not_have(name: str) -> None:
     """3x3 rooms of size 5 with 18 distractors and unblocking; extra doors; locked rooms with

@@ -16,6 +16,7 @@ from ella.reproduction.ray_launcher import train_on_ray
 from ella.runs.directory import LOCK_FILE
 from ella.runs.training_run import Outcome
 
+pytestmark = pytest.mark.thorough
 ITERATIONS = 30
 
 
@@ -33,7 +34,6 @@ def kill_once_saved(directory: Path, killed: list[int]) -> None:
     killed.append(number)
 
 
-@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch, caplog):
     """The same run twice, each in a worker of its own, one of which is killed."""
     # Another cluster that the surroundings name is not meant.

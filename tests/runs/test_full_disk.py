@@ -18,6 +18,7 @@ from ella.runs.log_sinks import TensorBoardLog
 from ella.runs.metrics import MetricsFile, read_rows
 from ella.training.log_line import LogLine
 
+pytestmark = pytest.mark.thorough
 LINE = LogLine(3, 96, 1.0, 50.0, {"loss": np.array([0.5, 0.25])})
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_rollouts import steps_of
 
 import ella
 from ella.shaping import relevance_dataset
@@ -245,31 +246,22 @@ def played():
             after, moved = env.step_vector(vector, action)
             # Rewards are rare under random actions; call some steps a success.
             lucky = (action == 6) & (vector.instruction_row % 2 == 0)
-            return after, Trajectory(
-                observation=vector.observation.without_instruction,
-                first=vector.first, instruction_row=vector.instruction_row, action=action,
-                reward=jnp.where(lucky, 0.5, moved.reward), terminated=moved.terminated | lucky,
-                truncated=moved.truncated, instructions=table,
-                next_observation=moved.next_observation.without_instruction,
-            )  # fmt: skip
+            return after, {
+                "observation": vector.observation.without_instruction,
+                "first": vector.first,
+                "instruction_row": vector.instruction_row,
+                "action": action,
+                "reward": jnp.where(lucky, 0.5, moved.reward),
+                "terminated": moved.terminated | lucky,
+                "truncated": moved.truncated,
+                "next_observation": moved.next_observation.without_instruction,
+            }
 
         actions = jax.random.choice(action_key, jnp.array([0, 1, 2, 2, 2, 6]), (24, 8))
-        _, rollout = jax.lax.scan(step, vector, actions)
-        return rollout, table
+        _, steps = jax.lax.scan(step, vector, actions)
+        return Trajectory(**steps, instructions=table)
 
-    rollout, table = jax.jit(play)(jax.random.key(3))
-    return shaper, with_table(rollout, table)
-
-
-def with_table(rollout: Trajectory, table: InstructionTable) -> Trajectory:
-    fields = {name: getattr(rollout, name) for name in rollout.__dataclass_fields__}
-    return Trajectory(**{**fields, "instructions": table})
-
-
-def steps_of(rollout: Trajectory, start: int, stop: int) -> Trajectory:
-    fields = {name: getattr(rollout, name) for name in rollout.__dataclass_fields__}
-    table = fields.pop("instructions")
-    return Trajectory(**jax.tree.map(lambda part: part[start:stop], fields), instructions=table)
+    return shaper, jax.jit(play)(jax.random.key(3))
 
 
 def test_shape_equals_one_step_at_a_time(played):

@@ -12,9 +12,10 @@ from ella.shaping.oracle import low_level_of
 from ella.shaping.relevance import OracleRelevance
 from ella.trajectory import InstructionTable, Trajectory
 from ella.world.state import GridObservation
-from ella.world.tasks import all_tasks
+from ella.world.tasks import all_tasks, find
 
 SEEDS, T, B, R = 2, 8, 4, 12
+QUICK = ("putnext-room", "sequence-maze")
 MEASURED = {
     *("bonus_per_episode", "low_level_completions", "decomposition_size", "instructions_seen"),
     *("success_charge", "insolvent_successes", "success_net_reward"),
@@ -29,9 +30,17 @@ def untrained():
 
 
 @pytest.mark.parametrize("oracle", [False, True], ids=["learned", "oracle"])
-@pytest.mark.parametrize("spec", [s for s in all_tasks() if s.low_level], ids=lambda s: s.name)
-def test_state_keeps_its_shape(spec, oracle, untrained):
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(spec.name, marks=() if spec.name in QUICK else pytest.mark.thorough)
+        for spec in all_tasks()
+        if spec.low_level
+    ],
+)
+def test_state_keeps_its_shape(task, oracle, untrained):
     """Traced, not run."""
+    spec = find(task)
     termination = TrainedTermination(low_level_of(spec), untrained, {}).prepared("bfloat16", 10)
     shaper = ella_shaper(spec, termination, OracleRelevance(spec) if oracle else None)
 

@@ -155,4 +155,9 @@ def test_bad_settings_are_refused():
         NovelD(width=0)
     odd = RndShaper(**RND(features=8, minibatches=7).values())
     with pytest.raises(InputError, match=f"must divide the {T * B} frames"):
-        odd.fit(odd.init(B, key=jax.random.key(0)), random_rollouts()[0], 0, key=jax.random.key(0))
+        odd.fit(
+            odd.init(B, key=jax.random.key(0)),
+            random_rollouts()[0],
+            jnp.int32(0),
+            key=jax.random.key(0),
+        )

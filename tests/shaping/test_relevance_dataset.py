@@ -86,7 +86,7 @@ def test_many_successes_of_one_instruction_are_taken_in_order():
 
 def test_bits_round_trip():
     bits = np.random.default_rng(0).random((7, 45)) < 0.5
-    assert (np.asarray(rd.unpack(rd.pack(bits), 45)) == bits).all()
+    assert (np.asarray(rd.unpack(rd.pack(jnp.asarray(bits)), 45)) == bits).all()
 
 
 def test_the_table_is_written_in_place():

@@ -108,6 +108,7 @@ def test_the_forward_model_learns_to_predict():
     assert late.distance.mean() < 0.5 * early.distance.mean()
 
 
+@pytest.mark.thorough
 def test_the_embedding_ignores_what_the_agent_cannot_influence():
     """One corner of the view is noise; another shows the action. The embedding keeps the second."""
     rng = np.random.default_rng(0)

@@ -22,7 +22,7 @@ def a_policy(task: str = "openpick-maze") -> Policy:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["greedy", "sampled"])
+@pytest.mark.parametrize("mode", [pytest.param("greedy", marks=pytest.mark.thorough), "sampled"])
 def test_minigrid_plays_the_same_episodes(mode):
     """The levels, the observations and the random keys are the same, so the episodes are too;
     rounding may turn single actions."""

@@ -43,7 +43,7 @@ def ended(processes: list[subprocess.Popen]) -> list[str]:
     return [process.communicate(timeout=300)[1] for process in processes]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_processes_train_stop_together_and_go_on(tmp_path: Path, whole: WholeRun) -> None:
     config, out = settings_file(tmp_path / "tiny.json", WHOLE), tmp_path / "both"
 

@@ -75,10 +75,16 @@ def shortest_length(description: dict[str, Any], verb: str, target: int) -> int:
     raise AssertionError(f"no way to {description['mission']}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "task",
-    ["goto-room", "goto-maze", "open-maze", "opengoto-maze", "pick-maze", "unlock-maze"],
+    [
+        "goto-room",
+        "unlock-maze",
+        *(
+            pytest.param(task, marks=pytest.mark.thorough)
+            for task in ("goto-maze", "open-maze", "opengoto-maze", "pick-maze")
+        ),
+    ],
 )
 def test_plans_are_shortest(task: str) -> None:
     env = ella.make(task)
@@ -108,7 +114,7 @@ CROWDED = TaskSpec(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_crowded_levels_with_a_locked_room_are_solved() -> None:
     env = ella.make(CROWDED)
     levels = env.generate(jax.random.key(2), 64)
@@ -117,13 +123,14 @@ def test_crowded_levels_with_a_locked_room_are_solved() -> None:
 
 
 def test_an_episode_is_the_same_planned_stage_by_stage_or_action_by_action() -> None:
-    env = ella.make("goto-maze")
+    env = ella.make("unlock-maze")
     levels = env.generate(jax.random.key(7), NUM_LEVELS)
-    found = jax.device_get(expert.solve(env, levels))
+    some = slice(32)
+    found = jax.tree.map(lambda leaf: leaf[some], jax.device_get(expert.solve(env, levels)))
     act = jax.jit(jax.vmap(partial(expert.expert_action, env.spec)))
     step = jax.jit(jax.vmap(env.step))
-    states = levels
-    terminated = np.zeros(NUM_LEVELS, bool)
+    states = jax.tree.map(lambda leaf: leaf[some], levels)
+    terminated = np.zeros(len(found.lengths), bool)
     for t in range(int(found.lengths.max())):
         action = act(states)
         playing = t < found.lengths

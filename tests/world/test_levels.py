@@ -3,6 +3,7 @@
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -225,8 +226,8 @@ def test_generation_is_a_function_of_the_key(generated: dict[str, State]) -> Non
 def test_distinct_indices_are_uniform_ordered_samples() -> None:
     """Every combination of draws gives every ordered sample of 3 out of 4 equally often."""
     choices = np.stack(np.meshgrid(np.arange(4), np.arange(3), np.arange(2)), -1).reshape(-1, 3)
-    earlier = np.tri(3, k=-1, dtype=bool)
-    draw = jax.vmap(lambda c: distinct_indices(c, np.array([4, 3, 2]), earlier))
+    remaining, earlier = jnp.array([4, 3, 2]), jnp.tri(3, k=-1, dtype=bool)
+    draw = jax.vmap(lambda c: distinct_indices(c, remaining, earlier))
     samples = {tuple(row) for row in np.asarray(draw(choices)).tolist()}
     assert len(samples) == 24
     assert all(len(set(sample)) == 3 and max(sample) < 4 for sample in samples)
@@ -236,7 +237,7 @@ def test_nth_set_bit() -> None:
     word = 0b1000_0000_0000_0001_0000_0000_0010_1100
     places = [bit for bit in range(32) if word >> bit & 1]
     for n, place in enumerate(places):
-        assert int(nth_set_bit(np.uint32(word), np.int32(n))) == place
+        assert int(nth_set_bit(jnp.uint32(word), jnp.int32(n))) == place
 
 
 def test_reachable_winds_through_columns_taller_than_a_word() -> None:
@@ -245,9 +246,9 @@ def test_reachable_winds_through_columns_taller_than_a_word() -> None:
     cells = np.full((grid.width, grid.height), WALL_CELL, np.uint8)
     cells[1::2, 1:-1] = EMPTY_CELL
     cells[2, -2] = cells[4, 1] = EMPTY_CELL
-    x, y = np.nonzero(cells == EMPTY_CELL)
-    passable = grid.bit_columns(x, y, np.ones(len(x), bool))
-    start = grid.bit_columns(np.array([1]), np.array([1]), np.ones(1, bool))
+    x, y = jnp.nonzero(cells == EMPTY_CELL)
+    passable = grid.bit_columns(x, y, jnp.ones(len(x), bool))
+    start = grid.bit_columns(jnp.array([1]), jnp.array([1]), jnp.ones(1, bool))
     reached = np.asarray(reachable(passable, start))
     bits = reached[:, np.arange(grid.height) // 32] >> np.arange(grid.height) % 32 & 1
     expected = flood(cells, (1, 1)) & (cells == EMPTY_CELL)

@@ -22,7 +22,7 @@ from ella.world.encoding import (
     cell_of,
     decode_cells,
 )
-from ella.world.observation import view_cells, view_image
+from ella.world.observation import view_cells
 from ella.world.state import State
 from ella.world.tasks import TASKS
 
@@ -93,10 +93,3 @@ def test_view_of_random_grids(wall_share: float) -> None:
             host.cells[n], host.agent_pos[n], int(host.agent_dir[n]), int(host.carrying[n])
         )
         np.testing.assert_array_equal(views[n], expected, f"state {n}")
-
-
-def test_image_is_the_decoded_view() -> None:
-    states = random_states(0.2, seed=1)
-    images, views = jax.jit(jax.vmap(lambda state: (view_image(state), view_cells(state))))(states)
-    assert images.dtype == jnp.uint8
-    np.testing.assert_array_equal(images, decode_cells(views))
