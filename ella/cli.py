@@ -123,7 +123,10 @@ def _call(name: str, words: list[str]) -> int:
         raise unknown_name("command", name, COMMANDS)
     module: Any = importlib.import_module(f"ella.commands.{_MODULES.get(name, name)}")
     sections = module.sections() if hasattr(module, "sections") else {}
-    arguments, typed = parse(module.Arguments, words, prog=f"ella {name}", sections=sections)
+    try:
+        arguments, typed = parse(module.Arguments, words, prog=f"ella {name}", sections=sections)
+    except SystemExit:  # help was shown
+        return 0
     status = module.run(arguments, typed) if sections else module.run(arguments)
     return int(status or 0)
 

@@ -1,6 +1,7 @@
 """ELLA as a user runs it: the offline stage, training with it in a sum, and explaining."""
 
 import json
+import logging
 import os
 import shutil
 import time
@@ -165,13 +166,13 @@ def test_artefacts_are_made_once_and_again_for_newer_policies(trained, caplog):
 
 
 @pytest.mark.slow
-def test_a_bonus_beyond_the_bound_is_warned_of(trained):
+def test_a_bonus_beyond_the_bound_is_warned_of(trained, caplog):
+    caplog.set_level(logging.INFO, "ella")
     spec, settings = read_run(trained)
-    said: list[str] = []
-    greedy = replace(settings, method="ella", ella=replace(settings.ella, bonus=0.3))
-    build_shaper(spec, greedy, say=said.append)
-    assert any("the bonus 0.3 exceeds" in line for line in said)
-    assert said[-1].startswith("termination classifier of pick-maze: ")
-    said.clear()
-    build_shaper(spec, replace(settings, method="ella"), say=said.append)
-    assert not any("exceeds" in line for line in said)
+    ella = settings.method.parts[0]
+    build_shaper(spec, replace(settings, method=replace(ella, bonus=0.3)))
+    assert any("the bonus 0.3 exceeds" in line for line in caplog.messages)
+    assert caplog.messages[-1].startswith("termination classifier of pick-maze: ")
+    caplog.clear()
+    build_shaper(spec, replace(settings, method=ella))
+    assert not any("exceeds" in line for line in caplog.messages)

@@ -65,11 +65,6 @@ def run(arguments: Arguments, typed: Mapping[str, Any]) -> int:
         multi_host.join(arguments.coordinator, arguments.processes, arguments.process)
     if not multi_host.is_main_process():
         logging.getLogger("ella").setLevel(logging.CRITICAL)
-    seeds = f"{settings.seeds} seed" + "s" * (settings.seeds > 1)
-    logger.info(
-        "training %s on %s: %s, %s frames a seed",
-        settings.method.label, spec.name, seeds, f"{settings.total_frames:,}",
-    )  # fmt: skip
     result = train_run(
         spec,
         settings,

@@ -28,7 +28,14 @@ from ella.runs.planned_run import PlannedRun, seeds_of
 from ella.runs.policies import export_policies
 from ella.shaping.shaper import AbstractRewardShaper
 from ella.training import multi_host
-from ella.training.assembly import Sweep, build_shaper, make_program, seeds_between, sweeps_of
+from ella.training.assembly import (
+    Sweep,
+    build_shaper,
+    chosen_devices,
+    make_program,
+    seeds_between,
+    sweeps_of,
+)
 from ella.training.log_line import LogLine, averages, non_finite
 from ella.training.loop import Stretch, stretches
 from ella.training.program import SeedProgram, States
@@ -104,14 +111,26 @@ def train_runs(
             raise InputError("logging to Weights & Biases needs the package: pip install wandb")
         if resume:
             check_same_run(planned)
+    chosen_devices(group[0].settings)
     with ExitStack() as locks, stop_signals() as stop:
         _lock(group, locks, resume=resume, command=command)
+        for planned in group:
+            logger.info(_opening(planned))
         shapers = [
             run_shaper(planned.directory, planned.spec, planned.settings) for planned in group
         ]
         sweeps = sweeps_of(shapers, [planned.settings.seed_numbers for planned in group])
         program = make_program(group[0].settings, make(group[0].spec), sweeps)
         return _Training(tuple(group), tuple(sweeps), program).go(resume, sinks, stop)
+
+
+def _opening(planned: PlannedRun) -> str:
+    settings = planned.settings
+    seeds = f"{settings.seeds} seed" + "s" * (settings.seeds > 1)
+    return (
+        f"training {settings.method.label} on {planned.spec.name}: {seeds}, "
+        f"{settings.total_frames:,} frames a seed"
+    )
 
 
 def _lock(

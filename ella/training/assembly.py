@@ -83,14 +83,19 @@ def _differ_in_numbers_only(one: AbstractRewardShaper, other: AbstractRewardShap
     return bool(eqx.tree_equal(with_numbers(one, numbers), other))
 
 
+def chosen_devices(settings: TrainingSettings) -> list[jax.Device]:
+    """The devices that the settings ask for."""
+    devices = jax.devices()
+    if settings.devices > len(devices):
+        raise InputError(f"devices is {settings.devices}, but there are {len(devices)}")
+    return devices[: settings.devices or None]
+
+
 def make_program(
     settings: TrainingSettings, env: Environment, sweeps: Sequence[Sweep]
 ) -> SeedProgram:
     """The compiled training of the seeds of some sweeps on the settings' devices."""
-    devices = jax.devices()
-    if settings.devices > len(devices):
-        raise InputError(f"devices is {settings.devices}, but there are {len(devices)}")
-    devices = devices[: settings.devices or None]
+    devices = chosen_devices(settings)
     sizes = [len(sweep.seeds) for sweep in sweeps]
     mesh = seed_mesh(sizes, devices)
     used = {device.process_index for device in mesh.devices.flat}

@@ -1,5 +1,6 @@
 """LEARN's examples and the training of its classifier."""
 
+import logging
 from functools import partial
 
 import jax
@@ -89,15 +90,13 @@ def test_expert_episodes_end_with_done_and_short_ones_are_left_out(examples):
     assert shares.max() == pytest.approx(1 / SHORTEST_WINDOW)
 
 
-def test_the_classifier_learns_and_is_cached(tmp_path, examples):
+def test_the_classifier_learns_and_is_cached(tmp_path, examples, caplog):
+    caplog.set_level(logging.INFO, "ella")
     _, held_out = examples
     progress: list[ActionFrequencyProgress] = []
-    remarks: list[str] = []
-    train = partial(
-        action_frequency_classifier, GOTO, QUICK, directory=tmp_path, say=remarks.append
-    )
+    train = partial(action_frequency_classifier, GOTO, QUICK, directory=tmp_path)
     first = train(progress=progress.append)
-    assert len(remarks) == 2
+    assert len(caplog.messages) == 2
     # Random frequencies are told apart; swapped instructions can hardly be, as the same walking
     # leads to every object.
     assert 0.65 < first.record["accuracy"] < 0.9
@@ -107,7 +106,7 @@ def test_the_classifier_learns_and_is_cached(tmp_path, examples):
     assert progress[-1].loss < progress[0].loss
 
     again = train()
-    assert len(remarks) == 2
+    assert len(caplog.messages) == 2
     assert again.record == first.record
     for one, other in zip(jax.tree.leaves(first.model), jax.tree.leaves(again.model), strict=True):
         np.testing.assert_array_equal(one, other)

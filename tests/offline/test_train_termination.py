@@ -1,5 +1,6 @@
 """The termination classifier learns from the expert and from files."""
 
+import logging
 from dataclasses import replace
 
 import jax
@@ -89,10 +90,10 @@ def test_learns_from_a_file_and_is_recalled(examples_file, tmp_path):
 
 
 @pytest.mark.thorough
-def test_learns_from_the_expert(tmp_path):
-    said = []
-    trained = termination_classifier(TASK, QUICK, directory=tmp_path, say=said.append)
-    assert any("1000 expert episodes" in line for line in said)
+def test_learns_from_the_expert(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "ella")
+    trained = termination_classifier(TASK, QUICK, directory=tmp_path)
+    assert any("1000 expert episodes" in line for line in caplog.messages)
     record = trained.record
     assert record["accuracy"] > 0.85
     assert set(record["kinds"]) == {"goto"}
