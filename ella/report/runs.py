@@ -5,6 +5,7 @@ import json
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -109,9 +110,11 @@ def _resolved(config: dict[str, Any]) -> dict[str, Any]:
     try:
         task, table = current_table(config, where=CONFIG_FILE)
         settings = from_table(table, where=CONFIG_FILE)
-        return to_table(settings if task is None else settings.resolved(task))
     except InputError:
         return config
+    with suppress(InputError):
+        settings = settings if task is None else settings.resolved(task)
+    return {**to_table(settings), "task": config.get("task")}
 
 
 def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:

@@ -12,10 +12,10 @@ import time
 import numpy as np
 import pytest
 
-from ella.runs.config_file import write_config
 from ella.runs.metrics import MetricsFile
+from ella.settings_table import to_json
 from ella.training.log_line import LogLine
-from ella.training.settings import Settings
+from ella.training.settings import from_table, to_table
 from ella.world import tasks
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -43,17 +43,18 @@ def write_run():
     def write(
         folder, *, task="goto-room", lines=20, until=0.5, versions=None, together=(), **settings
     ):
-        chosen = Settings(**{"seeds": 3, "frames": 1_000_000, **settings})
+        chosen = from_table({"seeds": 3, "frames": 1_000_000, **settings}, where="test")
         folder.mkdir(parents=True)
-        write_config(folder, tasks.find(task), chosen)
+        table = {"format_version": 2, "task": to_json(tasks.find(task)), **to_table(chosen)}
+        (folder / "config.json").write_text(json.dumps(table))
         provenance = {
-            "command": ["/somewhere/ella", "train", task, "--method", chosen.method],
+            "command": ["/somewhere/ella", "train", task, "--method", chosen.method.name],
             "versions": versions or {"ella": "0.1.0", "jax": "0.10.2"},
             "device": "a device",
             **({"trained_together_with": list(together)} if together else {}),
         }
         (folder / "run.json").write_text(json.dumps(provenance))
-        extra = ("decomposition_size", "relevance_accuracy") if "ella" in chosen.method else ()
+        extra = ("decomposition_size", "relevance_accuracy") if "ella" in chosen.method.name else ()
         names = ("success_rate", "episodes", *extra)
         file = MetricsFile(folder, names, chosen.seed_numbers)
         file.start(0, 1)

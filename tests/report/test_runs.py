@@ -13,7 +13,7 @@ from ella.report.page import render
 from ella.report.palette import colours, ordered
 from ella.report.runs import read_runs
 from ella.report.summary import summarise
-from ella.training.settings import EllaOptions, LearnOptions, Settings
+from ella.settings_table import to_json
 
 
 def test_a_whole_run_is_read_without_warnings(write_run, tmp_path):
@@ -220,7 +220,7 @@ def test_repeated_seeds_are_told_with_the_folder_each_is_in(write_run, tmp_path)
 
 def test_different_settings_are_not_mixed(write_run, tmp_path):
     for bonus in (0.25, 0.5):
-        write_run(tmp_path / str(bonus), method="ella", ella=EllaOptions(bonus=bonus))
+        write_run(tmp_path / str(bonus), method="ella", ella={"bonus": bonus})
     labels = summarise([tmp_path], baseline="ella").labels
     assert labels == ["ella, bonus=0.25", "ella, bonus=0.5"]
 
@@ -228,7 +228,7 @@ def test_different_settings_are_not_mixed(write_run, tmp_path):
 def test_the_bonus_that_a_task_has_by_default_is_told(write_run, tmp_path):
     for task in ("unlock-maze", "openpick-maze"):
         for bonus in (0.1, None, 5.0):
-            options = EllaOptions(bonus=bonus)
+            options = {"bonus": bonus}
             write_run(tmp_path / task / str(bonus), task=task, method="ella", ella=options)
     summary = summarise([tmp_path], baseline="ella")
     found = {
@@ -265,7 +265,7 @@ def test_settings_that_an_old_configuration_lacks_are_the_defaults(write_run, tm
 def test_configurations_are_flattened_once_per_reading(write_run, tmp_path, monkeypatch):
     count = 8
     for index in range(count):
-        options = EllaOptions(bonus=float(index))
+        options = {"bonus": float(index)}
         write_run(tmp_path / str(index), lines=1, method="ella", ella=options)
     flattened = []
     flat = run_reading.flat
@@ -283,7 +283,7 @@ def test_configurations_are_flattened_once_per_reading(write_run, tmp_path, monk
 def test_variants_of_the_baseline_are_told(write_run, tmp_path):
     for rate in (1e-4, 7e-4):
         folder = tmp_path / "unlock-maze" / str(rate)
-        write_run(folder, task="unlock-maze", ppo=PPOSettings(learning_rate=rate))
+        write_run(folder, task="unlock-maze", ppo={"learning_rate": rate})
     write_run(tmp_path / "unlock-maze" / "ella", task="unlock-maze", method="ella")
     slow, fast = "ppo, learning_rate=0.0001", "ppo, learning_rate=0.0007"
     summary = summarise([tmp_path])
@@ -313,14 +313,14 @@ def test_variants_are_in_the_order_of_their_numbers():
 
 def test_options_of_other_methods_do_not_matter(write_run, tmp_path):
     write_run(tmp_path / "a")
-    write_run(tmp_path / "b", seed=3, learn=LearnOptions(coefficient=7.0))
+    write_run(tmp_path / "b", seed=3, learn={"coefficient": 7.0})
     (group,) = summarise([tmp_path]).groups
     assert len(group.ends) == 6
 
 
 def test_other_settings_on_another_task_are_told(write_run, tmp_path):
     write_run(tmp_path / "a")
-    ppo = dataclasses.replace(Settings().ppo, discount=0.5)
+    ppo = to_json(dataclasses.replace(PPOSettings(), discount=0.5))
     write_run(tmp_path / "b", task="pick-maze", ppo=ppo)
     (warning,) = summarise([tmp_path]).warnings
     assert warning == "ppo has other settings on other tasks: ppo.discount"
