@@ -18,7 +18,7 @@ from ella.report.series import MAX_NUMBER, SUCCESS, Series, read_series
 from ella.runs.config_file import CONFIG_FILE, FIRST_VERSION, FORMAT_VERSION, current_table
 from ella.runs.directory import PROVENANCE_FILE
 from ella.runs.metrics import FILE_NAME
-from ella.settings_table import flat
+from ella.settings_table import flat, to_json
 from ella.training.settings import from_table, to_table
 
 RUN_FILES = (CONFIG_FILE, PROVENANCE_FILE, FILE_NAME)
@@ -112,9 +112,11 @@ def _resolved(config: dict[str, Any]) -> dict[str, Any]:
         settings = from_table(table, where=CONFIG_FILE)
     except InputError:
         return config
+    if task is None:
+        return to_table(settings)
     with suppress(InputError):
-        settings = settings if task is None else settings.resolved(task)
-    return {**to_table(settings), "task": config.get("task")}
+        settings = settings.resolved(task)
+    return {**to_table(settings), "task": to_json(task)}
 
 
 def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
