@@ -38,9 +38,9 @@ SETTINGS = {
         "bonus": 0.1,
         "termination": CLASSIFIER,
         "relevance": {
-            "update_every": 2, "initial_instructions": 4, "max_initial_rounds": 1,
+            "update_every": 2, "initial_instructions": 12, "max_initial_rounds": 40,
             "network": {"hidden_size": 16, "output_size": 8},
-            "training": {"max_initial_steps": 20, "max_steps": 20},
+            "training": {"max_initial_steps": 100, "max_steps": 20},
         },
     },
     "learn": {

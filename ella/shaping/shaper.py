@@ -36,7 +36,8 @@ class AbstractRewardShaper(eqx.Module):
             def shape(self, state, trajectory):
                 before = trajectory.observation["position"]  # [T, B, 2]
                 after = trajectory.next_observation["position"]
-                bonus = self.coefficient * jnp.abs(after - before).sum(-1)
+                moved = jnp.abs(after - before).sum(-1).astype(jnp.float32)
+                bonus = self.coefficient * moved
                 return state, bonus, {"distance_bonus": mean_of(bonus)}
 
             def fit(self, state, trajectory, iteration, *, key):

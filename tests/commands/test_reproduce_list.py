@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from ella.runs.rates import remember_rate
+from begun_runs import begin
 
 from ella.cli import main
 from ella.reproduction.figures import planned_runs
-from ella.reproduction.local_launcher import groups_of
 
 
 @pytest.fixture(autouse=True)
@@ -32,22 +31,17 @@ def test_a_device_that_never_trained_has_no_times_and_measures_none(tmp_path, ca
 
 def test_times_are_told_for_the_programs_whose_rate_is_known(tmp_path, capsys):
     words = ["reproduce", "ride", "--together", "24", "--out", str(tmp_path)]
-    groups = groups_of(planned_runs("ride", "short", tmp_path / "short"), most_seeds=24)
-    remember_rate(groups[0], 100_000.0)
+    runs = planned_runs("ride", "short", tmp_path / "short")
+    begin(runs[0], 100_000.0)
     assert main([*words, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert listed["seconds"] is None
-    known = {run["run"]: run["seconds"] for run in listed["runs"] if run["seconds"] is not None}
-    # ella+ride is a program of its own, of 8 seeds instead of 24.
-    tasks, methods = ("sequence-maze", "unlock-maze"), ("ppo", "ella", "ride")
-    assert set(known) == {f"{task}-{method}" for task in tasks for method in methods}
-    assert known["unlock-maze-ppo"] == pytest.approx(8 * 10_001_920 / 100_000)
+    # All runs of the figure have the same learner.
+    seconds = {run["run"]: run["seconds"] for run in listed["runs"]}
+    assert seconds["unlock-maze-ppo"] == pytest.approx(8 * 10_001_920 / 100_000)
+    assert listed["seconds"] == pytest.approx(sum(seconds.values()))
     assert main([*words, "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-2].startswith("about 100 min on this device, without compilation")
-    assert lines[-2].endswith("without those marked ?")
-    (row,) = (line for line in lines if line.startswith("unlock-maze-ella+ride"))
-    assert row.endswith(" ?")
+    assert lines[-1].startswith("about 132 min on this device, without compilation")
 
 
 @pytest.mark.parametrize("columns", [None, 40, 80, 200])
@@ -58,8 +52,7 @@ def test_no_name_is_cut(columns, tmp_path, capsys, monkeypatch):
         monkeypatch.setenv("NO_COLOR", "1")
         monkeypatch.setenv("COLUMNS", str(columns))
     runs = planned_runs("all", "short", tmp_path / "short")
-    for group in groups_of(runs):
-        remember_rate(group, 1000.0)
+    begin(runs[0], 1000.0)
     assert main(["reproduce", "all", "--list", "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     table = lines[1 : len(runs) + 1]

@@ -35,7 +35,7 @@ class WanderlustShaper(ella.AbstractRewardShaper):
     def shape(self, state, trajectory):
         walked = trajectory.action == FORWARD
         state = state + walked.sum(dtype=jnp.int32)
-        return state, self.price * walked, {"steps_forward": count_of(walked)}
+        return state, jnp.where(walked, self.price, 0.0), {"steps_forward": count_of(walked)}
 
     def fit(self, state, trajectory, iteration, *, key):
         return state, {"steps_forward_so_far": count_of(state)}

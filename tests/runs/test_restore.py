@@ -1,6 +1,5 @@
 """Runs are read as they stand, also while they train: nothing is trained, nothing is written."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from ella.errors import InputError
 from ella.runs.directory import write_config
 from ella.runs.policies import load_policy
 from ella.runs.restore import newest_policy
+from ella.training.settings import with_method
 from ella.world.tasks import find
 
 
@@ -51,8 +51,7 @@ def test_the_newest_checkpoint_holds_the_policy_of_a_killed_run(whole, killed, s
 def test_a_checkpoint_that_is_newer_than_the_policies_is_preferred(whole, tmp_path):
     run = Path(shutil.copytree(whole.directory, tmp_path / "run"))
     assert_same_policy(newest_policy(run), load_policy(run))
-    path = run / "policies" / "seed-0.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "frames": 32}))
+    replace(load_policy(run), frames=32).save(run / "policies" / "seed-0")
     assert load_policy(run).frames == 32
     assert newest_policy(run).frames == WHOLE.frames
 
@@ -88,7 +87,7 @@ def test_explaining_never_trains(tmp_path, monkeypatch, capsys, method, instruct
     monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "cache"))
     run = tmp_path / "run"
     run.mkdir()
-    write_config(run, find("unlock-maze"), replace(TINY, method=method))
+    write_config(run, find("unlock-maze"), with_method(TINY, method))
     assert main(["explain", str(run), instruction]) == 2
     assert capsys.readouterr().err == f"ella: {message.format(run=run)}\n"
     assert [path.name for path in run.iterdir()] == ["config.json"]

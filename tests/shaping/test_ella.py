@@ -187,7 +187,8 @@ def test_successes_are_accounted_for(neutralise):
         truncated=last & [False, True, False],
     )
     how = paying(bonus=1.0, discount=0.5, reward_scale=10.0, neutralise=neutralise)
-    _, account = how.keep_account(fresh_ledger(3), rollout, low, np.ones((3, 3, L), bool))
+    everything = jnp.ones((3, 3, L), bool)
+    _, account = how.keep_account(fresh_ledger(3), rollout, jnp.asarray(low), everything)
     measured = how.success_measurements(rollout, account.bonus)
     means = {name: float(mean.total / mean.count) for name, mean in measured.items()}
     assert means == pytest.approx(

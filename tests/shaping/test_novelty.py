@@ -110,7 +110,7 @@ def test_noveld_pays_first_visits_for_what_is_newer_than_before():
     expected = 0.5 * np.maximum(gained, 0) * (np.asarray(counted) == 1)
     np.testing.assert_allclose(bonus, expected, rtol=1e-3, atol=1e-5)
     assert 0.1 < (np.asarray(bonus) > 0).mean() < 0.9
-    loss = np.asarray(novelty(rollout.next_image)).mean()
+    loss = np.asarray(novelty(rollout.next_observation.image)).mean()
     assert average(measured["noveld_loss"]) == pytest.approx(loss, rel=1e-4)
 
 
@@ -123,10 +123,9 @@ def test_small_distances_of_large_features_are_exact():
     def predictor(found):
         return found
 
-    np.testing.assert_allclose(
-        _novelty(predictor, targets, features), np.sqrt(exact.sum(-1)), rtol=1e-5
-    )
-    np.testing.assert_allclose(_errors(predictor, targets, features), exact.mean(-1), rtol=1e-5)
+    arrays = jnp.asarray(targets), jnp.asarray(features)
+    np.testing.assert_allclose(_novelty(predictor, *arrays), np.sqrt(exact.sum(-1)), rtol=1e-5)
+    np.testing.assert_allclose(_errors(predictor, *arrays), exact.mean(-1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("shaper", [SMALL_RND, SMALL_NOVELD])

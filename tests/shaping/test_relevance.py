@@ -170,7 +170,7 @@ def test_everything_is_relevant_at_first_to_every_kind_of_mission(task, kinds):
     relevance = LearnedRelevance(spec)
     missions = missions_of_fresh_levels(spec)
     assert missions.keys() == kinds
-    everything = np.concatenate(list(missions.values()))
+    everything = jnp.asarray(np.concatenate(list(missions.values())))
 
     @jax.jit
     def start(key):
