@@ -10,6 +10,7 @@ import difflib
 import inspect
 import itertools
 import shutil
+import sys
 import textwrap
 import types
 import typing
@@ -97,6 +98,10 @@ class _Parser(argparse.ArgumentParser):
         if unknown:
             self._refuse(unknown)
         return vars(found)
+
+    def print_help(self, file: Any = None) -> None:
+        # Not argparse's own, which ignores that nobody reads any more.
+        (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}; see `{self.prog} --help`")
