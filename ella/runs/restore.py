@@ -45,7 +45,7 @@ class RestoredRun:
         name = _ella_part(self.shaper)
         if name is None:
             raise _without_ella(self.settings)
-        state = self.seed(index).shaper
+        state = jax.tree.map(jnp.asarray, self.seed(index).shaper)
         if isinstance(self.shaper, Sum):
             part = self.shaper.parts[name]
             assert isinstance(part, EllaShaper)
