@@ -244,7 +244,7 @@ def with_cell(cell: tuple[int, int], triple: tuple[int, int, int]) -> np.ndarray
         ({"agent_dir": 4}, "agent_dir must be in 0..3"),
         ({"agent_dir": 1.5}, "one integer"),
         ({"mission": "open the red door"}, "not an instruction of this task"),
-        ({"mission": "dance"}, "cannot understand 'dance'"),
+        ({"mission": "dance"}, "unknown verb 'dance'"),
         ({"carrying": ("door", "red")}, "unknown type to carry"),
         ({"carrying": ("key", "gray")}, "did you mean grey"),
         ({"carrying": "key"}, "None or (type, colour)"),
