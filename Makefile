@@ -33,7 +33,7 @@ lint: $(VENV)/.dev-installed  ## Check style, types and import directions
 # Whole files go to one process, the longest first (tests/conftest.py).
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # What is compiled once more as users compile it: numbers that an optimiser may change.
-OPTIMISED = tests/networks tests/ppo tests/shaping/test_ella.py tests/parity/test_quirks.py
+OPTIMISED = tests/ppo/test_advantage.py tests/networks/test_recurrence.py
 
 test: $(VENV)/.dev-installed lint  ## Check and test; what to run before every commit
 	$(PYTEST) -m "not thorough"

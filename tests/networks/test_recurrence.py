@@ -95,4 +95,5 @@ def test_bfloat16_rounds_only_the_products() -> None:
     first = jnp.zeros((1, ROWS), bool)
     got = remember_sequence(inputs, first, hidden, cell, weight, "bfloat16", 1)
     want, _ = lstm_step(inputs[0] + matmul(hidden, weight, "bfloat16"), cell)
-    np.testing.assert_array_equal(got[0], want)
+    # An optimiser may fuse sums and products; rounding to bfloat16 would differ by 1e-3.
+    np.testing.assert_allclose(got[0], want, rtol=1e-6)
