@@ -33,7 +33,7 @@ import what starts JAX inside `run`, so that help appears at once."""
 
 _MODULES = {"eval": "evaluate"}
 
-TRAIN_EXTRA = {"matplotlib", "orbax", "PIL", "rich", "tensorboard", "tyro"}
+TRAIN_EXTRA = {"matplotlib", "PIL", "rich"}
 """Packages that come with `pip install 'ella[train]'`; the world works without them."""
 
 EXIT_BROKEN_PIPE = 128 + 13

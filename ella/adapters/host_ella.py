@@ -37,7 +37,7 @@ low-level instructions each observation shows carried out."""
 KIND = "HostElla"
 FORMAT_VERSION = 2
 NEED_REWARDS = ("insolvent_successes", "success_net_reward")
-"""Measurements that are left out here: HostElla is told successes, not what they are worth."""
+"""Measurements that are left out here: HostElla sees successes, not their rewards."""
 
 
 class HostElla:

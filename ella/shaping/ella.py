@@ -123,7 +123,7 @@ class EllaShaper(AbstractRewardShaper):
         return state, account.bonus, measurements
 
     def account(self, state: EllaState, trajectory: Trajectory) -> tuple[EllaState, Account]:
-        """`shape` in full: every completion and payment, for films and for looking inside."""
+        """`shape` in full: every completion and payment, for videos and explanations."""
         T, B = trajectory.reward.shape
         terminated = self._terminated(trajectory.observation, T, B)
         steps = state.steps + jnp.arange(T, dtype=jnp.int32)
