@@ -34,7 +34,7 @@ import what starts JAX inside `run`, so that help appears at once."""
 _MODULES = {"eval": "evaluate"}
 
 TRAIN_EXTRA = {"matplotlib", "PIL", "rich"}
-"""Packages that come with `pip install 'ella[train]'`; the world works without them."""
+"""Packages of the extra `train`; the world works without them."""
 
 EXIT_BROKEN_PIPE = 128 + 13
 """As a shell reports a command that SIGPIPE ended."""
@@ -56,7 +56,8 @@ def main(words: Sequence[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in TRAIN_EXTRA:
             raise
-        print(f"ella: {package} is not installed: pip install 'ella[train]'", file=sys.stderr)
+        remedy = "install the extra 'train' (in the clone: pip install -e '.[train]')"
+        print(f"ella: {package} is not installed; {remedy}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         # Nobody reads the output any more, nor what the stream still holds.

@@ -40,5 +40,5 @@ def test_world_and_learner_need_no_extra() -> None:
 def test_a_command_without_its_extra_is_one_line() -> None:
     done = python(BLOCKED, COMMAND)
     assert done.returncode == 2, done.stderr
-    assert done.stderr.endswith("pip install 'ella[train]'\n")
+    assert done.stderr.endswith("(in the clone: pip install -e '.[train]')\n")
     assert len(done.stderr.splitlines()) == 1
