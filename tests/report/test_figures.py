@@ -10,6 +10,7 @@ from ella.networks.settings import NetworkSettings
 from ella.ppo.settings import PPOSettings
 from ella.report.figures import STYLE, draw, write_figures
 from ella.report.summary import summarise
+from ella.settings_table import to_json
 
 WIDE = NetworkSettings(variant="onehot", compute_dtype="bfloat16", statistics_momentum=0.0123456789)
 
@@ -24,7 +25,7 @@ def test_legends_of_long_names_lie_inside(write_run, tmp_path, tasks) -> None:
     ]
     for task in tasks:
         for index, config in enumerate(configs):
-            write_run(tmp_path / f"{task}-{index}", task=task, ppo=config)
+            write_run(tmp_path / f"{task}-{index}", task=task, ppo=to_json(config))
     summary = summarise([tmp_path])
     assert max(len(label) for label in summary.labels) > 80
     with mpl.rc_context(STYLE):
