@@ -1,37 +1,66 @@
-"""A picture of how a run learned, from its metrics file alone."""
+"""A picture of how runs learned, from their metrics files alone."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ella.errors import InputError
+from ella.report.palette import colours
+from ella.runs.config_file import read_run
 from ella.runs.metrics import read_rows
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def write_learning_curve(directory: Path, path: Path, *, name: str = "success_rate") -> Path:
-    """Draw one measurement over frames: every seed thin, their mean thick."""
+
+def write_learning_curves(
+    runs: Sequence[Path], path: Path, *, name: str = "success_rate", title: str = ""
+) -> Path:
+    """Draw one measurement of some runs over frames: every seed thin, their mean thick, in the
+    colours of the runs' methods."""
     from matplotlib.figure import Figure
 
-    rows = read_rows(directory)
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.add_subplot()
+    methods = {run: read_run(run)[1].method for run in runs}
+    paint = colours([method.name for method in methods.values()])
+    for run, method in methods.items():
+        frames, curves = curves_of(run, name)
+        _draw_run(axes, frames, curves, paint[method.name][0], method.label)
+    if name == "success_rate":
+        axes.set_ylim(-0.02, 1.02)
+    axes.set_xlabel("frames of each seed")
+    axes.xaxis.set_major_formatter(lambda frames, _: f"{frames:,.0f}")
+    axes.set_ylabel(name.replace("_", " "))
+    axes.set_title(title or ", ".join(run.name for run in runs))
+    axes.grid(alpha=0.3)
+    axes.legend(loc="upper left", frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    return path
+
+
+def curves_of(run: Path, name: str = "success_rate") -> tuple[np.ndarray, np.ndarray]:
+    """Frames [lines] and a measurement [seeds, lines] of a run; NaN where it was not measured."""
+    rows = read_rows(run)
     if not rows or name not in rows[0]:
-        raise InputError(f"{directory} has no measurement '{name}'")
+        raise InputError(f"{run} has no measurement '{name}'")
     seeds = sorted({int(row["seed"]) for row in rows})
     frames = np.array([int(row["frames"]) for row in rows if int(row["seed"]) == seeds[0]])
     curves = np.array(
         [[float(row[name] or "nan") for row in rows if int(row["seed"]) == seed] for seed in seeds]
     )
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.add_subplot()
+    return frames, curves
+
+
+def _draw_run(
+    axes: "Axes", frames: np.ndarray, curves: np.ndarray, colour: str, label: str
+) -> None:
     for curve in curves:
-        axes.plot(frames, curve, color="tab:blue", linewidth=0.8, alpha=0.4)
+        axes.plot(frames, curve, color=colour, linewidth=0.8, alpha=0.4)
     measured = ~np.isnan(curves).all(axis=0)
-    axes.plot(frames[measured], np.nanmean(curves[:, measured], axis=0), color="tab:blue")
-    if name == "success_rate":
-        axes.set_ylim(-0.02, 1.02)
-    axes.set_xlabel("frames of each seed")
-    axes.set_ylabel(name.replace("_", " "))
-    axes.set_title(f"{directory.name}: {len(seeds)} seed{'s' if len(seeds) > 1 else ''}")
-    axes.grid(alpha=0.3)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    return path
+    mean = np.nanmean(curves[:, measured], axis=0)
+    seeds = f"{len(curves)} seed" + "s" * (len(curves) > 1)
+    axes.plot(frames[measured], mean, color=colour, linewidth=2, label=f"{label}, {seeds}")
