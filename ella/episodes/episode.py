@@ -28,23 +28,46 @@ class Recording:
     frames: Sequence[VideoFrame]
 
 
-def record(
-    world: Environment, actor: Actor, timestep: Timestep, marker: Marker | None = None
-) -> list[VideoFrame]:
-    """The frames of an episode from `timestep` (a reset's) to its end."""
+@dataclass(frozen=True)
+class Episode:
+    """One whole episode."""
+
+    timesteps: Sequence[Timestep]
+    """T + 1: a reset's, and one after each action."""
+    actions: Sequence[int]
+
+    @property
+    def reward(self) -> float:
+        """The last step's; positive after a success."""
+        return float(self.timesteps[-1].reward)
+
+    def frames(self, marker: Marker | None = None) -> list[VideoFrame]:
+        """The frames of a video."""
+        return episode_frames(
+            [describe(timestep.state) for timestep in self.timesteps],
+            self.actions,
+            views=[np.asarray(timestep.observation.image) for timestep in self.timesteps],
+            marks=marker(self.timesteps, self.actions) if marker is not None else None,
+            reward=self.reward,
+        )
+
+
+def play(world: Environment, actor: Actor, timestep: Timestep) -> Episode:
+    """An episode from `timestep` (a reset's) to its end."""
     timesteps = [timestep]
     actions: list[int] = []
     while not bool(timestep.terminated | timestep.truncated):
         actions.append(actor(timestep))
         timestep = compiled.step(world, timestep.state, np.int32(actions[-1]))
         timesteps.append(timestep)
-    return episode_frames(
-        [describe(timestep.state) for timestep in timesteps],
-        actions,
-        views=[np.asarray(timestep.observation.image) for timestep in timesteps],
-        marks=marker(timesteps, actions) if marker is not None else None,
-        reward=float(timestep.reward),
-    )
+    return Episode(timesteps, actions)
+
+
+def record(
+    world: Environment, actor: Actor, timestep: Timestep, marker: Marker | None = None
+) -> list[VideoFrame]:
+    """The frames of an episode from `timestep` (a reset's) to its end."""
+    return play(world, actor, timestep).frames(marker)
 
 
 def seed_key(seed: int) -> PRNGKeyArray:

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import numpy as np
-
-from ella.episodes.explanation import relevance_map
+from ella.episodes.explanation import relevance_map, spread_instructions
 from ella.errors import InputError
 from ella.runs.restore import RestoredRun
 from ella.shaping.oracle import low_level_of
@@ -18,9 +16,7 @@ def draw_heatmap(restored: RestoredRun, seed_index: int, path: Path) -> None:
     from matplotlib.figure import Figure
 
     language, low = restored.spec.language, low_level_of(restored.spec).language
-    ids = np.unique(np.linspace(0, language.num_ids - 1, 4 * MAX_ROWS).astype(np.int32))
-    ids = ids[language.is_valid(ids)]
-    ids = ids[np.unique(np.linspace(0, len(ids) - 1, min(MAX_ROWS, len(ids))).astype(int))]
+    ids = spread_instructions(language, MAX_ROWS)
     shaper, state = restored.ella(seed_index)
     probability = relevance_map(shaper, state, ids)
     figure = Figure(figsize=(4 + 0.16 * low.num_ids, 3 + 0.16 * len(ids)), layout="constrained")

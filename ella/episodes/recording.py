@@ -5,11 +5,14 @@ from typing import Literal
 
 import jax
 
-from ella.episodes.episode import Marker, Recording, record, seed_key
+from ella.episodes.episode import Episode, Marker, Recording, play, seed_key
 from ella.episodes.payments import payment_marker
 from ella.episodes.trained import trained_actor
 from ella.runs.restore import has_ella, newest_policy, restore_run
+from ella.training.policy import Policy
 from ella.world import compiled, make
+
+LEVELS_TO_CHOOSE_FROM = 16
 
 
 def record_run(
@@ -22,11 +25,31 @@ def record_run(
     """An episode of the newest policy of one of a run's seeds on the level of `seed`. If the run is
     trained with ELLA, what was completed and paid for is marked."""
     trained = newest_policy(run, seed_index)
+    return _recording(run, seed_index, trained, seed, _episode(trained, seed, actions))
+
+
+def record_longest_success(run: Path, *, seed_index: int = 0) -> Recording:
+    """As `record_run`, on the level of those of seeds 0 to 15 that the agent needs most steps to
+    solve: there is more to see than in a level that is solved at once. Where it solves none, the
+    first one."""
+    trained = newest_policy(run, seed_index)
+    episodes = [_episode(trained, seed, "sampled") for seed in range(LEVELS_TO_CHOOSE_FROM)]
+    lengths = [len(one.actions) if one.reward > 0 else 0 for one in episodes]
+    seed = lengths.index(max(lengths))
+    return _recording(run, seed_index, trained, seed, episodes[seed])
+
+
+def _episode(trained: Policy, seed: int, actions: Literal["sampled", "greedy"]) -> Episode:
     world = make(trained.spec)
-    timestep = compiled.reset(world, seed_key(seed))
     actor = trained_actor(trained, jax.random.key(seed) if actions == "sampled" else None)
-    frames = record(world, actor, timestep, _marker(run, seed_index))
-    return Recording(f"{world.spec.name}-trained-{trained.seed}-{seed}", frames)
+    return play(world, actor, compiled.reset(world, seed_key(seed)))
+
+
+def _recording(
+    run: Path, seed_index: int, trained: Policy, seed: int, episode: Episode
+) -> Recording:
+    name = f"{trained.spec.name}-trained-{trained.seed}-{seed}"
+    return Recording(name, episode.frames(_marker(run, seed_index)))
 
 
 def _marker(run: Path, seed_index: int) -> Marker | None:

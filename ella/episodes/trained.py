@@ -7,7 +7,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from ella.episodes.episode import Actor
-from ella.networks.actor_critic import Decision, Memory, act
+from ella.networks.actor_critic import ActorCritic, Decision, Memory, RunningStatistics, act
 from ella.training.policy import Policy
 from ella.world.state import Observation, Timestep
 
@@ -21,16 +21,6 @@ def trained_actor(policy: Policy, key: PRNGKeyArray | None = None) -> Actor:
     memory = policy.network.initial_memory()
     modulations: jax.Array | None = None
 
-    @eqx.filter_jit
-    def decide(
-        observation: Observation,
-        memory: Memory,
-        modulations: jax.Array,
-        key: PRNGKeyArray | None,
-    ) -> Decision:
-        network, statistics = policy.network, policy.statistics
-        return act(network, statistics, observation, memory, mode, modulations=modulations, key=key)
-
     def choose(timestep: Timestep) -> int:
         nonlocal memory, modulations, key
         if modulations is None:
@@ -38,8 +28,24 @@ def trained_actor(policy: Policy, key: PRNGKeyArray | None = None) -> Actor:
         now = None
         if key is not None:
             key, now = jax.random.split(key)
-        decision = decide(timestep.observation, memory, modulations, now)
+        decision = _decide(
+            policy.network, policy.statistics, timestep.observation, memory, mode, modulations, now
+        )
         memory = decision.memory
         return int(decision.action)
 
     return choose
+
+
+@eqx.filter_jit
+def _decide(
+    network: ActorCritic,
+    statistics: RunningStatistics,
+    observation: Observation,
+    memory: Memory,
+    mode: Literal["greedy", "sampled"],
+    modulations: jax.Array,
+    key: PRNGKeyArray | None,
+) -> Decision:
+    """Compiled once for all episodes of policies of one shape."""
+    return act(network, statistics, observation, memory, mode, modulations=modulations, key=key)
