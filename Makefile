@@ -20,7 +20,7 @@ $(VENV)/.dev-installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	touch $@ $(VENV)/.run-installed
 
-demo: $(VENV)/.run-installed  ## Run the main job at small scale
+demo: $(VENV)/.run-installed  ## Train ELLA beside PPO on a small task, and show what it learned
 	rm -rf demo
 	$(BIN)/ella demo --out demo
 

@@ -24,7 +24,7 @@ COMMANDS = {
     "report": "compare runs in a page and in figures",
     "reproduce": "train the runs of a figure of the paper and draw it",
     "bench": "measure frames a second",
-    "demo": "train a small agent in a small room and record a video of it",
+    "demo": "train ELLA beside PPO on a small task and show what it learned",
 }
 """Sub-commands in the order help shows them. `ella NAME` is the module `ella.commands.NAME`: a
 frozen dataclass `Arguments`, and `run(arguments)` that returns an exit status or None. A module

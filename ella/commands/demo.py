@@ -1,71 +1,142 @@
-"""`ella demo`: train a small agent in a small room, measure it and record a video of it."""
+"""`ella demo`: ELLA and plain PPO side by side on a small task, and what ELLA learned."""
 
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ella.errors import InputError
+from ella.commands.train import EXIT_DIVERGED, EXIT_INTERRUPTED
 from ella.training import presets
+
+if TYPE_CHECKING:
+    from ella.runs.planned_run import PlannedRun
 
 logger = logging.getLogger(__name__)
 
-TASK, FRAMES = "goto-small", 250_000
+TASK, BASELINE, METHOD = "unlock-small", "ppo", "ella"
+LAST_SHARE = 0.1
+"""Of the training, over which success is compared."""
+MOST_INSTRUCTIONS = 6
+"""High-level instructions whose decompositions are printed."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Train a small agent to go to objects in a small room, then measure it and record a video."""
+    """Train ELLA and plain PPO on a small task from the same seeds, and show what ELLA learned.
+    Finished runs in the folder are not trained again, interrupted ones are resumed."""
 
     out: Path = Path("demo")
-    """Directory for the run, the learning curve and the video; must be new or empty."""
-    frames: int = FRAMES
-    """Environment steps to train for."""
-    episodes: int = 200
-    """Fresh levels to measure the trained agent on."""
-    video_seed: int = 0
-    """Which level to record."""
+    """Folder for the two runs, the learning curves, the video and the heat map."""
+    preset: str = "laptop"
+    """Where settings start from; smoke only shows that everything works."""
+    frames: int | None = None
+    """Environment steps of each seed; by default as many as show the difference."""
+    seeds: int = 2
+    """Agents of each method."""
+    seed: int = 0
+    """The first random seed; the others follow it."""
 
 
 def run(arguments: Arguments) -> int:
-    """Train, measure, draw, record."""
-    if arguments.episodes < 1:
-        raise InputError(f"episodes must be >= 1, got {arguments.episodes}")
-    import jax
+    """Train, draw, record, explain."""
+    from ella.reproduction.local_launcher import train_here, unfinished
+    from ella.runs.progress_lines import ProgressLines
+    from ella.runs.training_run import Outcome
 
-    from ella.episodes.episode import record
-    from ella.episodes.trained import trained_actor
-    from ella.episodes.video import FRAMES_PER_SECOND, write_episode
-    from ella.report.learning_curve import write_learning_curve
-    from ella.runs.log_sinks import display
-    from ella.runs.policies import load_policy
-    from ella.runs.training_run import Outcome, train_run
-    from ella.training.evaluation import evaluate
-    from ella.training.program import held_out_key
-    from ella.world import compiled, make
-
-    logger.info("an agent learns '%s': go to an object in one room", TASK)
-    result = train_run(
-        TASK,
-        replace(presets.find("small"), frames=arguments.frames),
-        arguments.out / "run",
-        sinks=lambda planned: [display(planned.settings.total_frames)],
-        command=["ella", *sys.argv[1:]],
-    )
-    if result.outcome != Outcome.FINISHED:
-        return 1
-    policy = load_policy(result.directory)
-    found = evaluate(policy, arguments.episodes, mode="sampled")
-    curve = write_learning_curve(result.directory, arguments.out / "learning-curve.png")
-    world = make(TASK)
-    level = jax.random.fold_in(held_out_key(0), arguments.video_seed)
-    agent = trained_actor(policy, jax.random.fold_in(level, 0))
-    frames = record(world, agent, compiled.reset(world, level))
-    videos = write_episode(frames, arguments.out / "trained-agent", "gif", FRAMES_PER_SECOND)
-    for path in (curve, *videos):
-        sys.stdout.write(f"wrote {path}\n")
-    sys.stdout.write(
-        f"success on {arguments.episodes} fresh levels, acting as in training: "
-        f"{found.success_rate} (95 % interval)\n"
-    )
+    runs = planned_runs(arguments)
+    left = unfinished(runs)
+    if left:
+        results = train_here(
+            [left],
+            sinks=lambda planned: [ProgressLines(planned)],
+            command=["ella", *sys.argv[1:]],
+        )
+        if any(result.outcome == Outcome.INTERRUPTED for result in results):
+            logger.info("interrupted; resume with: ella demo --out %s", arguments.out)
+            return EXIT_INTERRUPTED
+        if any(result.outcome == Outcome.DIVERGED for result in results):
+            return EXIT_DIVERGED
+    _show(runs, arguments.out)
     return 0
+
+
+def planned_runs(arguments: Arguments) -> "list[PlannedRun]":
+    """The runs of the baseline and of ELLA, alike but for the method."""
+    from ella.runs.planned_run import PlannedRun
+    from ella.world import tasks
+
+    runs = []
+    for method in (BASELINE, METHOD):
+        settings = presets.find(arguments.preset, method)
+        settings = replace(
+            settings,
+            frames=settings.frames if arguments.frames is None else arguments.frames,
+            seeds=arguments.seeds,
+            seed=arguments.seed,
+        )
+        runs.append(PlannedRun(tasks.find(TASK), settings, arguments.out / method).resolved())
+    return runs
+
+
+def _show(runs: "Sequence[PlannedRun]", folder: Path) -> None:
+    """Write the pictures; print what was learned and what to try next."""
+    from ella.episodes.explanation import explain, spread_instructions
+    from ella.episodes.heatmap import draw_heatmap
+    from ella.episodes.recording import record_longest_success
+    from ella.episodes.video import FRAMES_PER_SECOND, write_episode
+    from ella.report.learning_curve import write_learning_curves
+    from ella.runs.restore import restore_run
+
+    logger.info("recording an episode")
+    trained = runs[-1]
+    curves = write_learning_curves(
+        [planned.directory for planned in runs],
+        folder / "learning-curves.png",
+        title=f"{TASK}: ELLA and PPO from the same seeds",
+    )
+    recording = record_longest_success(trained.directory)
+    videos = write_episode(recording.frames, folder / recording.name, "gif", FRAMES_PER_SECOND)
+    restored, heatmap = restore_run(trained.directory), folder / "relevance.png"
+    draw_heatmap(restored, 0, heatmap)
+    for path in (curves, *videos, heatmap):
+        _print(f"wrote {path}")
+    _print("")
+    _print(_comparison(runs))
+    language, ella = trained.spec.language, restored.ella(0)
+    for instruction in spread_instructions(language, MOST_INSTRUCTIONS):
+        _print(str(explain(trained.spec, *ella, language.text(int(instruction)))))
+    mission = recording.frames[0].description["mission"]
+    _print(_next_steps(trained.directory, folder, mission))
+
+
+def _comparison(runs: "Sequence[PlannedRun]") -> str:
+    """Mean success over the last part of the training, a method each."""
+    from ella.report.learning_curve import success_at_the_end
+
+    settings = runs[0].settings
+    seeds = f"{settings.seeds} seed" + "s" * (settings.seeds > 1)
+    found = ", ".join(
+        f"{planned.settings.method.label} "
+        f"{success_at_the_end(planned.directory, LAST_SHARE).mean():.0%}"
+        for planned in runs
+    )
+    return (
+        f"success over the last {LAST_SHARE:.0%} of {settings.total_frames:,} frames, "
+        f"mean of {seeds}: {found}"
+    )
+
+
+def _next_steps(run: Path, folder: Path, mission: str) -> str:
+    return f"""
+try next:
+  ella explain {run} "{mission}"    how relevant each low-level instruction is
+  ella show {run} --seed 3          a video of another level
+  ella play {TASK}                  the task at your keyboard
+  ella report {folder}              a page that compares both runs
+  ella bound {TASK}                 how large the bonus may be"""
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")

@@ -30,6 +30,8 @@ putnext-room. No number of steps allows its 0.5 on the other tasks."""
 
 SMALL_NETWORK = {"variant": "onehot", "width": 32, "instruction_width": 32, "head_width": 32}
 
+LAPTOP_NETWORK = {**SMALL_NETWORK, "width": 16, "instruction_width": 16, "blocks": 1}
+
 
 @dataclass(frozen=True)
 class EllaMethod(Method):
@@ -42,6 +44,13 @@ class EllaMethod(Method):
                 "episodes": 1000, "batch": 128, "epochs": 1, "max_steps": 500,
                 "network": SMALL_NETWORK,
             }
+        },
+        "laptop": {
+            "bonus": 0.5,
+            "termination": {
+                "episodes": 2000, "batch": 256, "epochs": 1, "max_steps": 800,
+                "learning_rate": 2e-3, "network": LAPTOP_NETWORK,
+            },
         },
         "smoke": {
             "termination": {
@@ -169,6 +178,18 @@ class ELLA(EllaMethod):
             Column("relevance_recall", "recall of relevance"),
         ),
     )
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        **EllaMethod.presets,
+        "laptop": {
+            **EllaMethod.presets["laptop"],
+            "relevance": {
+                "network": {"hidden_size": 32, "output_size": 32},
+                "training": {"learning_rate": 1e-3},
+                "update_every": 5,
+            },
+        },
+    }
 
     relevance: RelevanceSettings = field(default_factory=RelevanceSettings)
     """The relevance classifier, trained online."""

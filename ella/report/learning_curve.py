@@ -55,6 +55,12 @@ def curves_of(run: Path, name: str = "success_rate") -> tuple[np.ndarray, np.nda
     return frames, curves
 
 
+def success_at_the_end(run: Path, share: float = 0.1) -> np.ndarray:
+    """[seeds]: the mean success rate over the last `share` of a run's frames."""
+    frames, curves = curves_of(run)
+    return np.nanmean(curves[:, frames > (1 - share) * frames[-1]], axis=1)
+
+
 def _draw_run(
     axes: "Axes", frames: np.ndarray, curves: np.ndarray, colour: str, label: str
 ) -> None:

@@ -19,11 +19,21 @@ SMALL_PPO = PPOSettings(
     learning_rate=1e-3,
     pool_size=128,
 )
+LAPTOP_PPO = replace(
+    SMALL_PPO,
+    network=NetworkSettings(
+        variant="onehot", width=8, instruction_width=8, memory_width=32, head_width=16, blocks=1
+    ),
+    num_envs=64,
+    pool_size=64,
+)
+"""For tasks of small rooms with few objects."""
 
 PRESETS = {
     PAPER: TrainingSettings(),
     "onehot": TrainingSettings(ppo=PPOSettings(network=NetworkSettings(variant="onehot"))),
     "small": TrainingSettings(frames=400_000, ppo=SMALL_PPO),
+    "laptop": TrainingSettings(frames=128_000, ppo=LAPTOP_PPO, log=LogSettings(every=5)),
     "smoke": TrainingSettings(frames=6_400, ppo=SMALL_PPO),
 }
 """By name, with plain PPO."""

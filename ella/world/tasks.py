@@ -172,6 +172,14 @@ TASKS: dict[str, TaskSpec] = {
         TaskSpec(
             "goto-small", ("goto",), cols=1, room_size=6, distractors=3, agent_first=True
         ),
+        TaskSpec(
+            "pick-small", ("pickup",), room_size=5, distractors=2, unique_objects=True,
+            lock_probability=0.5,
+        ),
+        TaskSpec(
+            "unlock-small", ("open",), room_size=5, distractors=2, unique_objects=True,
+            lock_probability=1.0, implicit_unlock=True, low_level="pick-small",
+        ),
     )
 }  # fmt: skip
 """The paper's tasks by name, and small ones that two CPU cores learn within minutes; `register`

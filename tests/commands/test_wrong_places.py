@@ -11,7 +11,7 @@ from ella.cli import main
         (["show", "runs/nowhere"], "runs/nowhere is not the directory of a run"),
         (["show", "."], "is not a run: it has no config.json"),
         (["eval", "."], "is not a run: it has no config.json"),
-        (["demo", "--episodes", "0"], "episodes must be >= 1"),
+        (["demo", "--seeds", "0"], "seeds must be >= 1"),
     ],
 )
 def test_one_line_and_no_work(words, complaint, tmp_path, monkeypatch, capsys):
