@@ -16,6 +16,7 @@ COMMANDS = {
     "tasks": "list the tasks",
     "show": "record a video of a task or of a trained run",
     "play": "play a task with the keyboard",
+    "studio": "watch an agent step by step in a local web page, and take over",
     "train": "train agents",
     "eval": "measure a trained run on fresh levels",
     "offline": "learn from expert episodes of low-level tasks, ahead of training",
