@@ -25,7 +25,7 @@ from ella.networks.actor_critic import act
 from ella.runs.checkpoint import FORMAT_VERSION, KIND, CheckpointStore
 from ella.runs.metrics import CLOCK_COLUMNS, read_rows
 from ella.runs.policies import load_policy
-from ella.runs.training_run import stop_signals
+from ella.runs.stop_signals import stop_signals
 from ella.settings_table import to_json
 from ella.world import compiled, make
 
