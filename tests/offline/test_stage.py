@@ -2,11 +2,11 @@
 
 import logging
 import os
-import pty
 import signal
 import threading
 
 import pytest
+from pseudo_terminal import pseudo_terminal
 
 from ella.errors import InputError
 from ella.offline.stage import log_accuracy, run_stage, stage_progress
@@ -22,9 +22,8 @@ def test_a_stage_gives_its_result_or_its_error():
         run_stage(fail)
 
 
-def test_the_first_ctrl_c_ends_a_stage_that_never_looks_up(monkeypatch):
+def test_the_first_ctrl_c_ends_a_stage_that_never_looks_up(monkeypatch, caplog):
     """As compiled code: the stage returns to Python only after the interruption."""
-    master, slave = pty.openpty()
     released, ended = threading.Event(), threading.Event()
 
     def work():
@@ -38,34 +37,31 @@ def test_the_first_ctrl_c_ends_a_stage_that_never_looks_up(monkeypatch):
         finally:
             ended.set()
 
-    with os.fdopen(slave, "w") as terminal:
-        monkeypatch.setattr("sys.stderr", terminal)
-        logging.getLogger("ella").setLevel(logging.INFO)
+    with pseudo_terminal() as terminal:
+        monkeypatch.setattr("sys.stderr", terminal.screen)
+        caplog.set_level(logging.INFO, "ella")
         with pytest.raises(KeyboardInterrupt):
             run_stage(work)
         assert not ended.is_set()
         released.set()
         assert ended.wait(60)
         assert released.is_set()
-        shown = os.read(master, 10_000).decode()
-    os.close(master)
+        shown = terminal.text()
     assert "1/10 sheep" in shown
     assert "2/10" not in shown
     # The line is left to others.
     assert shown.endswith("\r\x1b[K")
 
 
-def test_a_terminal_shows_a_bar_with_an_estimate(monkeypatch):
-    master, slave = pty.openpty()
-    with os.fdopen(slave, "w") as terminal:
-        monkeypatch.setattr("sys.stderr", terminal)
+def test_a_terminal_shows_a_bar_with_an_estimate(monkeypatch, caplog):
+    with pseudo_terminal() as terminal:
+        monkeypatch.setattr("sys.stderr", terminal.screen)
         monkeypatch.setenv("COLUMNS", "120")
-        logging.getLogger("ella").setLevel(logging.INFO)
+        caplog.set_level(logging.INFO, "ella")
         with stage_progress("training", "steps") as shown:
             shown(250, 1000, "accuracy 70 %")
             shown(500, 1000, "accuracy 90 %")
-        drawn = os.read(master, 10_000).decode().split("\r\x1b[K")
-    os.close(master)
+        drawn = terminal.text().split("\r\x1b[K")
     lines = [line for line in drawn if line]
     assert lines[-1].startswith(f"training {'━' * 12}{'╌' * 12} 500/1,000 steps  left 0:00:00")
     assert lines[-1].endswith("accuracy 90 %")
