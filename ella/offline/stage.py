@@ -41,7 +41,7 @@ def run_stage(work: Callable[[], Result]) -> Result:
         raise
     if worker.error is not None:
         raise worker.error
-    return worker.result  # type: ignore[no-any-return]
+    return worker.result
 
 
 class _Worker(threading.Thread):

@@ -232,8 +232,8 @@ class _Member:
                 WandbLog(planned.directory, planned.settings.seed_numbers, log.wandb, config)
             )
         self.logs.extend(sinks(planned))
-        for log in self.logs:
-            log.start(frames)
+        for sink in self.logs:
+            sink.start(frames)
 
     def write(self, line: LogLine) -> None:
         """Log a line."""
