@@ -32,8 +32,8 @@ def run_stage(work: Callable[[], Result]) -> Result:
     if threading.current_thread() is not threading.main_thread():
         return work()
     worker = _Worker(work)
-    worker.start()
     try:
+        worker.start()
         while worker.is_alive():
             worker.join(WAIT)
     except BaseException:
