@@ -70,7 +70,7 @@ def run(arguments: Arguments, typed: Mapping[str, Any]) -> int:
         settings,
         arguments.out,
         resume=arguments.resume,
-        sinks=lambda planned: [display(planned.settings.total_frames)],
+        sinks=lambda planned: [display(planned.settings.total_frames, planned.settings.method)],
         command=["ella", *sys.argv[1:]],
     )
     logger.info(_ending(result))

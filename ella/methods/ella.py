@@ -39,8 +39,8 @@ class EllaMethod(Method):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "small": {
             "termination": {
-                "episodes": 1000, "batch": 128, "epochs": 1, "max_steps": 500,
-                "network": SMALL_NETWORK,
+                "episodes": 1000, "batch": 128, "epochs": 1, "max_steps": 250,
+                "learning_rate": 1e-3, "network": SMALL_NETWORK,
             }
         },
         "smoke": {

@@ -62,20 +62,6 @@ class TerminationTrainingSettings:
         return min(steps, self.max_steps) if self.max_steps > 0 else steps
 
 
-SMALL_TRAINING = TerminationTrainingSettings(
-    episodes=1000,
-    network=TerminationNetworkSettings(
-        variant="onehot", width=32, instruction_width=32, head_width=32
-    ),
-    batch=128,
-    epochs=1,
-    max_steps=500,
-    learning_rate=1e-3,
-    evaluate_every=50,
-)
-"""For a processor: a small network on one-hot cells, a minute of training."""
-
-
 @dataclass(frozen=True)
 class ActionFrequencyTrainingSettings:
     """How LEARN's classifier is trained; the defaults are the released code's."""

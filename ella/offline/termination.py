@@ -1,6 +1,5 @@
 """The offline stage of ELLA: a termination classifier for a low-level task, trained or recalled."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,14 @@ from ella.networks.termination import prepare
 from ella.offline import cache
 from ella.offline.demonstrations import record_episodes
 from ella.offline.settings import TerminationTrainingSettings
+from ella.offline.stage import log_accuracy, stage_progress
 from ella.offline.termination_examples import (
     digest_of,
     expert_split,
     joined,
     read_examples,
     split_examples,
+    with_locked_room,
 )
 from ella.offline.train_termination import (
     Progress,
@@ -39,8 +40,6 @@ from ella.world.environment import make
 from ella.world.grammar import CLAUSE_KINDS
 from ella.world.state import GridObservation
 from ella.world.tasks import TaskSpec
-
-logger = logging.getLogger(__name__)
 
 HELD_OUT_SHARE = 0.1
 """Of a user's examples, for validation."""
@@ -72,7 +71,7 @@ def termination_classifier(
     *,
     examples: Path | None = None,
     directory: Path | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] = lambda progress: None,
 ) -> TrainedTermination:
     """The classifier of a low-level task, from the cache or trained now.
 
@@ -82,8 +81,7 @@ def termination_classifier(
         examples: A file of labelled examples (docs/offline.md) to learn from instead of the
             expert's episodes.
         directory: The cache's place; the user's own by default.
-        progress: Called after every evaluation while training; by default every tenth of the steps
-            is logged.
+        progress: Called after every evaluation while training, besides what is shown.
     """
     settings = settings or TerminationTrainingSettings()
     configuration: dict[str, Any] = {"task": task, "settings": settings}
@@ -96,22 +94,31 @@ def termination_classifier(
             training, validation = split_examples(found, HELD_OUT_SHARE, settings.seed)
             layouts = {}
         else:
-            logger.info("collecting %d expert episodes of %s", settings.episodes, task.name)
-            split = expert_split(
-                task,
-                settings.episodes,
-                settings.validation_episodes,
-                settings.locked_share,
-                settings.seed,
-            )
+            what = f"collecting {settings.episodes} expert episodes of {task.name}"
+            num_layouts = 1 if with_locked_room(task) is None else 2
+            total = settings.episodes + num_layouts * settings.validation_episodes
+            with stage_progress(what, "episodes") as shown:
+                split = expert_split(
+                    task,
+                    settings.episodes,
+                    settings.validation_episodes,
+                    settings.locked_share,
+                    settings.seed,
+                    shown.counting(total),
+                )
             training, layouts = split.training, {"as_the_task": split.held_out}
             if split.held_out_locked is not None:
                 layouts["locked_room"] = split.held_out_locked
             validation = joined(*layouts.values())
-        logger.info("training the termination classifier of %s", task.name)
-        model, record = train_termination(
-            task.language, training, validation, settings, progress or _log_tenths()
-        )
+        what = f"training the termination classifier of {task.name}"
+        with stage_progress(what, "steps") as shown:
+
+            def show(now: Progress) -> None:
+                accuracies = f"balanced accuracy {now.accuracy:.2%}, best {now.best:.2%}"
+                shown(now.step, now.steps, accuracies)
+                progress(now)
+
+            model, record = train_termination(task.language, training, validation, settings, show)
         record["layouts"] = {
             name: assess(model, task.language, part) for name, part in layouts.items()
         }
@@ -123,6 +130,12 @@ def termination_classifier(
         configuration,
         jax.eval_shape(lambda key: empty_model(settings.network, key=key), jax.random.key(0)),
         compute,
+    )
+    log_accuracy(
+        f"termination classifier of {task.name}",
+        record["accuracy"],
+        "train it on more episodes or for more steps (its settings episodes, epochs, max_steps), "
+        "or from better examples",
     )
     return TrainedTermination(task, model, record)
 
@@ -139,27 +152,7 @@ def termination_judge(
     shape to put weights into."""
     if not trained:
         return untrained_termination(task, settings).prepared(dtype)
-    found = termination_classifier(task, settings, examples=examples)
-    logger.info(
-        f"termination classifier of {task.name}: {found.record['accuracy']:.1%} balanced accuracy "
-        "on held-out examples"
-    )
-    return found.prepared(dtype)
-
-
-def _log_tenths() -> Callable[[Progress], None]:
-    logged = 0
-
-    def log(progress: Progress) -> None:
-        nonlocal logged
-        if 10 * progress.step // progress.steps > logged:
-            logged = 10 * progress.step // progress.steps
-            logger.info(
-                f"step {progress.step} of {progress.steps}: balanced accuracy "
-                f"{progress.accuracy:.2%}, best {progress.best:.2%}"
-            )
-
-    return log
+    return termination_classifier(task, settings, examples=examples).prepared(dtype)
 
 
 def untrained_termination(

@@ -1,8 +1,13 @@
-"""The named tasks. A task is a row of data: add a level by adding a row."""
+"""The named tasks. A task is a row of data: add a level by adding a row.
+
+An installed package offers tasks by entry points of the group `ella.tasks`, each of which names a
+`TaskSpec` under the task's own name.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import entry_points
 from typing import Any
 
 from ella.errors import InputError, unknown_name
@@ -12,6 +17,8 @@ from ella.world.grammar import Language
 ACTION_KINDS = ("goto", "open", "pickup", "putnext")
 FORMS = ("single", "and", "each", "sequence")
 NUM_MOVABLE_CLASSES = 18
+PLUGINS = "ella.tasks"
+"""The group of entry points in which packages offer tasks."""
 
 
 @dataclass(frozen=True)
@@ -189,12 +196,32 @@ def register(spec: TaskSpec) -> TaskSpec:
 def find(name: str) -> TaskSpec:
     """The task of that name, or an error with the nearest names."""
     if name not in TASKS:
+        _load_plugins()
+    if name not in TASKS:
         raise unknown_name("task", name, TASKS)
     return TASKS[name]
 
 
 def all_tasks() -> Iterator[TaskSpec]:
+    _load_plugins()
     yield from TASKS.values()
+
+
+@cache
+def _load_plugins() -> None:
+    for point in entry_points(group=PLUGINS):
+        found = point.load()
+        if not isinstance(found, TaskSpec):
+            raise InputError(
+                f"entry point '{point.name}' of group {PLUGINS} must name an ella.TaskSpec, got "
+                f"{point.value}"
+            )
+        if found.name != point.name:
+            raise InputError(
+                f"entry point '{point.name}' of group {PLUGINS} names a task called "
+                f"'{found.name}'; use one name"
+            )
+        register(found)
 
 
 def task_of(table: Any, *, where: str) -> TaskSpec:
