@@ -157,6 +157,10 @@ class ELLA(EllaMethod):
     label: ClassVar[str] = "ELLA"
     colour: ClassVar[tuple[str, str]] = ("#d55e00", "#ff8533")
     order: ClassVar[int] = 20
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        name: {**table, "relevance": {"update_every": 32_000}}
+        for name, table in EllaMethod.presets.items()
+    }
     panels: ClassVar[Panels] = Panels(
         title="ELLA's decompositions",
         caption="what ELLA calls relevant",
@@ -177,6 +181,17 @@ class ELLA(EllaMethod):
     def settings_of_first_version(cls, table: Mapping[str, Any]) -> dict[str, Any]:
         found = super().settings_of_first_version(table)
         return {name: value for name, value in found.items() if name != "oracle"}
+
+    @classmethod
+    def settings_of_second_version(
+        cls, table: Mapping[str, Any], frames_per_iteration: int
+    ) -> dict[str, Any]:
+        found = dict(table)
+        relevance = table.get("relevance")
+        if isinstance(relevance, Mapping) and isinstance(relevance.get("update_every"), int):
+            frames = relevance["update_every"] * frames_per_iteration
+            found["relevance"] = {**relevance, "update_every": frames}
+        return found
 
     def judge(self, task: "TaskSpec") -> "AbstractRelevance":
         from ella.shaping.relevance import LearnedRelevance

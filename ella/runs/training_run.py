@@ -209,7 +209,7 @@ class _Member:
         self.planned = planned
         self.store = store_of(planned)
         self.metrics = MetricsFile(planned.directory, names, planned.settings.seed_numbers)
-        every = planned.settings.log.every
+        every = planned.settings.log_iterations
         is_writer = multi_host.is_main_process()
         self.seconds = self.metrics.start(iteration, every) if is_writer else 0.0
         self.saved = iteration
@@ -370,7 +370,7 @@ class _Training:
             states,
             iteration,
             iterations=settings.iterations,
-            every=settings.log.every,
+            every=settings.log_iterations,
         ):
             states, iteration = stretch.states, stretch.iteration
             self._log(members, stretch)
@@ -385,7 +385,7 @@ class _Training:
 
     def _save(self, members: Sequence[_Member], stretch: Stretch, *, always: bool) -> None:
         """Write the checkpoints that are due."""
-        every = self.group[0].settings.log.checkpoint_every
+        every = self.group[0].settings.checkpoint_iterations
         due = [
             member.diverged_at is None and (always or stretch.iteration - member.saved >= every)
             for member in members

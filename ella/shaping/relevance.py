@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.measurement import Mean, Measurements
 from ella.networks.relevance import RelevanceClassifier, relevance_matrix
+from ella.schedule import whole_iterations
 from ella.shaping import relevance_dataset, relevance_training
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance_dataset import RelevanceDataset
@@ -64,9 +65,11 @@ class AbstractRelevance(eqx.Module):
         dataset: RelevanceDataset,
         iteration: Int32[Array, ""],
         *,
+        frames_per_iteration: int,
         key: PRNGKeyArray,
     ) -> tuple[PyTree, Measurements]:
-        """Learn from the decompositions found so far; called once per iteration."""
+        """Learn from the decompositions found so far; called once per iteration, each of
+        `frames_per_iteration` frames."""
 
 
 class OracleRelevance(AbstractRelevance):
@@ -100,6 +103,7 @@ class OracleRelevance(AbstractRelevance):
         dataset: RelevanceDataset,
         iteration: Int32[Array, ""],
         *,
+        frames_per_iteration: int,
         key: PRNGKeyArray,
     ) -> tuple[PyTree, Measurements]:
         return state, {}
@@ -186,6 +190,7 @@ class LearnedRelevance(AbstractRelevance):
         dataset: RelevanceDataset,
         iteration: Int32[Array, ""],
         *,
+        frames_per_iteration: int,
         key: PRNGKeyArray,
     ) -> tuple[RelevanceLearner, Measurements]:
         def update(learner: RelevanceLearner) -> tuple[RelevanceLearner, Measurements]:
@@ -198,7 +203,8 @@ class LearnedRelevance(AbstractRelevance):
             nothing = jax.eval_shape(self.validate, learner)
             return learner, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), nothing)
 
-        due = (iteration + 1) % self.settings.update_every == 0
+        every = whole_iterations(self.settings.update_every, frames_per_iteration)
+        due = (iteration + 1) % every == 0
         return jax.lax.cond(due, update, keep, state)
 
     def validate(self, learner: RelevanceLearner) -> Measurements:

@@ -19,12 +19,13 @@ SMALL_PPO = PPOSettings(
     learning_rate=1e-3,
     pool_size=128,
 )
+SMALL_LOG = LogSettings(every=12_800, checkpoint_every=128_000)
 
 PRESETS = {
     PAPER: TrainingSettings(),
     "onehot": TrainingSettings(ppo=PPOSettings(network=NetworkSettings(variant="onehot"))),
-    "small": TrainingSettings(frames=400_000, ppo=SMALL_PPO),
-    "smoke": TrainingSettings(frames=6_400, ppo=SMALL_PPO),
+    "small": TrainingSettings(frames=400_000, ppo=SMALL_PPO, log=SMALL_LOG),
+    "smoke": TrainingSettings(frames=6_400, ppo=SMALL_PPO, log=SMALL_LOG),
 }
 """By name, with plain PPO."""
 

@@ -67,7 +67,7 @@ def _train_one(
 ) -> tuple[TrainState, dict[str, Float[Array, " lines"]]]:
     ppo, shaper = _with_settings(settings, shaper, numbers)
     state = init_train_state(env, ppo, shaper, key=key)
-    every = min(settings.log.every, settings.iterations)
+    every = min(settings.log_iterations, settings.iterations)
 
     def iterate(state: TrainState, iteration: Array) -> tuple[TrainState, Any]:
         one = jax.tree.map(lambda leaf: leaf[None], state)

@@ -10,6 +10,7 @@ from ella.methods.method import Method
 from ella.methods.ppo import PPO
 from ella.methods.registry import all_methods, classes_of, summed
 from ella.ppo.settings import PPOSettings
+from ella.schedule import whole_iterations
 from ella.setting_checks import require_at_least
 from ella.settings_table import to_json, updated
 
@@ -25,10 +26,11 @@ NO_OPTION = "no_option"
 class LogSettings:
     """What a run writes down, and how often."""
 
-    every: int = 20
-    """Iterations between two log lines; all of them are one compiled call."""
-    checkpoint_every: int = 200
-    """Iterations between two checkpoints, rounded up to whole log lines."""
+    every: int = 51_200
+    """Frames of a seed between two log lines, rounded to the nearest whole number of iterations, at
+    least 1; all of them are one compiled call."""
+    checkpoint_every: int = 512_000
+    """Frames of a seed between two checkpoints, rounded likewise, and up to whole log lines."""
     keep: int = 2
     """Checkpoints kept: the newest ones."""
     tensorboard: bool = True
@@ -82,6 +84,16 @@ class TrainingSettings:
     def iterations(self) -> int:
         """Iterations in the whole run."""
         return math.ceil(self.frames / self.ppo.frames_per_iteration)
+
+    @property
+    def log_iterations(self) -> int:
+        """Iterations between two log lines."""
+        return whole_iterations(self.log.every, self.ppo.frames_per_iteration)
+
+    @property
+    def checkpoint_iterations(self) -> int:
+        """The fewest iterations between two checkpoints; they are written after log lines."""
+        return whole_iterations(self.log.checkpoint_every, self.ppo.frames_per_iteration)
 
     @property
     def total_frames(self) -> int:

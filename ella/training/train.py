@@ -82,7 +82,8 @@ def train(
         seed: The first random seed; the others follow it.
         preset: Where settings start from: paper, onehot, small.
         ppo: The learner; by default the preset's.
-        log_every: Iterations between log lines; by default the preset's.
+        log_every: Frames of a seed between log lines, rounded to whole iterations; by default the
+            preset's.
         on_log_line: Called after every log line.
     """
     settings = presets.start(
@@ -111,7 +112,7 @@ def train_settings(
     lines: list[LogLine] = []
     seconds = 0.0
     for stretch in stretches(
-        program, states, 0, iterations=settings.iterations, every=settings.log.every
+        program, states, 0, iterations=settings.iterations, every=settings.log_iterations
     ):
         states, seconds = stretch.states, seconds + stretch.seconds
         per_iteration = settings.ppo.frames_per_iteration
