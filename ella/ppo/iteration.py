@@ -15,7 +15,7 @@ from ella.measurement import Measurements, count_of, mean_of
 from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics
 from ella.ppo.advantage import estimate_rollout
 from ella.ppo.loss import split_into_sequences
-from ella.ppo.rollout import Rollout, collect
+from ella.ppo.rollout import Rollout, collect, start_environments
 from ella.ppo.settings import MATMUL_PRECISIONS, PPOSettings
 from ella.ppo.update import PolicyLearner, explained_variance, make_optimiser, update
 from ella.shaping.shaper import AbstractRewardShaper, with_numbers
@@ -58,7 +58,7 @@ def init_train_state(
         network=network,
         optimiser=make_optimiser(config).init(network),
         statistics=network.initial_statistics(),
-        vector=env.start(keys[1], config.num_envs, config.pool_size),
+        vector=start_environments(env, config, key=keys[1]),
         memory=network.initial_memory(config.num_envs),
         shaper=shaper.init(config.num_envs, key=keys[2]),
         key=keys[3],

@@ -52,7 +52,9 @@ class PPOSettings:
     """Whether an episode cut by its horizon counts the value of its last observation; off, a
     timeout is worth nothing, as in the original."""
     pool_size: int = 256
-    """Fresh levels made per iteration. Resets beyond them reuse levels (measured)."""
+    """Levels kept for resets; each iteration makes at most so many attempts at new ones. Resets
+    beyond them reuse levels (measured). 0 keeps as many as the quickest episodes could need and
+    replaces all that were played."""
     matmul_precision: Literal["tf32", "float32"] = "tf32"
     """Precision of float32 matrix products on GPUs."""
     unroll: int = 4
@@ -61,9 +63,11 @@ class PPOSettings:
     def __post_init__(self) -> None:
         if self.matmul_precision not in MATMUL_PRECISIONS:
             raise InputError("matmul_precision must be tf32 or float32")
-        for name in ("num_envs", "rollout_length", "bptt_length", "epochs", "pool_size", "unroll"):
+        for name in ("num_envs", "rollout_length", "bptt_length", "epochs", "unroll"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.pool_size < 0:
+            raise InputError(f"pool_size must be at least 0, not {self.pool_size}")
         for name in _POSITIVE:
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be positive, not {getattr(self, name):g}")

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.methods.ppo import PPO
 from ella.networks.actor_critic import ActorCritic
-from ella.ppo.rollout import collect
+from ella.ppo.rollout import collect, fresh_levels, start_environments
 from ella.ppo.settings import PPOSettings
 from ella.training.assembly import build_shaper, make_program, sweeps_of
 from ella.training.program import training_key
@@ -115,7 +115,7 @@ def _acting(
     def start(key: jax.Array) -> PyTree:
         network_key, vector_key = jax.random.split(key)
         network = ActorCritic(ppo.network, key=network_key)
-        vector = env.start(vector_key, ppo.num_envs, ppo.pool_size)
+        vector = start_environments(env, ppo, key=vector_key)
         return network, vector, network.initial_memory(ppo.num_envs), key
 
     def rollout(carry: PyTree, _: None) -> PyTree:
@@ -155,4 +155,4 @@ def _at_random(
         vector, transition = env.step_vector(vector, action)
         return vector, transition.reward
 
-    return jax.lax.scan(step, env.refill(vector, refill_key), actions)
+    return jax.lax.scan(step, fresh_levels(env, ppo, vector, key=refill_key), actions)

@@ -17,6 +17,10 @@ from ella.world.state import InstructionTable, Observation, State, Timestep, pyt
 from ella.world.tasks import TaskSpec
 from ella.world.verifier import verify
 
+CHUNKS, MIN_CHUNK = 16, 64
+"""`replenish` makes a sixteenth of the pool at a time: small enough to follow how many levels were
+played, large enough to keep a GPU busy."""
+
 
 @pytree
 @dataclass(frozen=True)
@@ -30,6 +34,11 @@ class LevelPool:
     head: Int32[Array, ""]
     """Slot of the next level to play."""
     fresh: Int32[Array, ""]
+
+    @property
+    def size(self) -> int:
+        """P, of one seed."""
+        return self.levels.instruction_id.shape[0]
 
 
 @pytree
@@ -71,8 +80,8 @@ class Environment:
     """A task's functions. A static value: hash it, close over it, compare it.
 
     `reset`, `step` and `observe` are for one environment; batch them with `vmap`. `start`,
-    `refill` and `step_vector` run B environments that reset themselves, taking levels from a
-    pool, so that no level is ever generated inside a step.
+    `refill` (or `replenish`) and `step_vector` run B environments that reset themselves, taking
+    levels from a pool, so that no level is ever generated inside a step.
     """
 
     spec: TaskSpec
@@ -148,11 +157,34 @@ class Environment:
         Makes as many attempts at a level as the pool has slots, so its work is bounded; levels
         not yet played stay. Instruction rows change: environment b's becomes P + b.
         """
-        pool = vector.pool
-        size = pool.levels.instruction_id.shape[0]
         candidates, accepted = jax.vmap(partial(levels.attempt, self.spec))(
-            jax.random.split(key, size)
+            jax.random.split(key, vector.pool.size)
         )
+        return _with_pool(vector, self._added(vector.pool, candidates, accepted))
+
+    def replenish(self, vector: VectorState, key: PRNGKeyArray) -> VectorState:
+        """As `refill`, but until every level is fresh: its work follows the number of levels that
+        were played."""
+        size = vector.pool.size
+        attempts = min(size, max(MIN_CHUNK, -(-size // CHUNKS)))
+
+        def is_short(carry: tuple[LevelPool, Int32[Array, ""]]) -> Bool[Array, ""]:
+            return carry[0].fresh < size
+
+        def add_chunk(
+            carry: tuple[LevelPool, Int32[Array, ""]],
+        ) -> tuple[LevelPool, Int32[Array, ""]]:
+            pool, chunk = carry
+            keys = jax.random.split(jax.random.fold_in(key, chunk), attempts)
+            candidates, accepted = jax.vmap(partial(levels.attempt, self.spec))(keys)
+            return self._added(pool, candidates, accepted), chunk + 1
+
+        full, _ = jax.lax.while_loop(is_short, add_chunk, (vector.pool, jnp.int32(0)))
+        return _with_pool(vector, full)
+
+    def _added(self, pool: LevelPool, candidates: State, accepted: Bool[Array, " N"]) -> LevelPool:
+        """The pool with accepted levels in place of played ones, as far as they fit."""
+        size = pool.size
         observed = jax.vmap(self.observe)(candidates)
         rank = jnp.cumsum(accepted, dtype=jnp.int32) - 1
         fits = accepted & (rank < size - pool.fresh)
@@ -162,23 +194,22 @@ class Environment:
             (pool.levels, pool.observations),
             (candidates, observed),
         )
-        num_envs = vector.first.shape[0]
         return replace(
-            vector,
-            instruction_row=size + jnp.arange(num_envs, dtype=jnp.int32),
-            instruction_ids=vector.states.instruction_id,
-            pool=replace(
-                pool,
-                levels=new_levels,
-                observations=new_observations,
-                fresh=pool.fresh + fits.sum(dtype=jnp.int32),
-            ),
+            pool,
+            levels=new_levels,
+            observations=new_observations,
+            fresh=pool.fresh + fits.sum(dtype=jnp.int32),
         )
 
     def instruction_table(self, vector: VectorState) -> InstructionTable:
         """The instructions `instruction_row` points into: P pool levels, then the B instructions
         current at the last refill. Valid until the next refill."""
         ids = jnp.concatenate([vector.pool.levels.instruction_id, vector.instruction_ids])
+        return InstructionTable(ids=ids, tokens=self.language.tokens(ids))
+
+    def whole_language(self) -> InstructionTable:
+        """Every id of the language in order, so that an instruction's row is its id."""
+        ids = jnp.arange(self.language.num_ids, dtype=jnp.int32)
         return InstructionTable(ids=ids, tokens=self.language.tokens(ids))
 
     def step_vector(
@@ -194,7 +225,7 @@ class Environment:
         )
         done = terminated | truncated
         pool = vector.pool
-        size = pool.levels.instruction_id.shape[0]
+        size = pool.size
         slot = (pool.head + jnp.cumsum(done, dtype=jnp.int32) - 1) % size
         resets = done.sum(dtype=jnp.int32)
 
@@ -234,6 +265,17 @@ class Environment:
         spent = state.step_count.astype(jnp.float32) / state.max_steps.astype(jnp.float32)
         reward = jnp.where(fulfilled, 1 - 0.9 * spent, 0.0).astype(jnp.float32)
         return state, reward, fulfilled, state.step_count >= state.max_steps
+
+
+def _with_pool(vector: VectorState, pool: LevelPool) -> VectorState:
+    """The environments with a refilled pool: environment b's instruction has row P + b."""
+    num_envs = vector.first.shape[0]
+    return replace(
+        vector,
+        instruction_row=pool.size + jnp.arange(num_envs, dtype=jnp.int32),
+        instruction_ids=vector.states.instruction_id,
+        pool=pool,
+    )
 
 
 def make(task: str | TaskSpec) -> Environment:

@@ -387,6 +387,14 @@ class Language:
             return (sum(1 if kind != "putnext" else 2 for kind in self.kinds),)
         return tuple(sorted({a + b for a in single for b in single}))
 
+    @property
+    def mean_navigations(self) -> float:
+        """Of a sentence whose clauses are of uniformly drawn kinds."""
+        per_clause = [1 if kind != "putnext" else 2 for kind in self.kinds]
+        if self.form == "each":
+            return float(sum(per_clause))
+        return sum(per_clause) / len(per_clause) * (1 if self.form == "single" else 2)
+
     def is_valid(self, ids: np.ndarray) -> np.ndarray:
         """Which ids name an instruction (host): no clause puts an object next to its own class,
         and a class has the same article throughout."""

@@ -123,6 +123,13 @@ class TaskSpec:
     def steps_per_navigation(self) -> int:
         return self.room_size**2 * self.rows * self.cols
 
+    @property
+    def quick_episode(self) -> float:
+        """A lower estimate of the mean number of steps of the quickest possible episodes: every
+        navigation walks the mean distance of two random cells inside the outer walls."""
+        walk = (self.width - 2 + self.height - 2) / 3
+        return min(self.language.mean_navigations * walk, min(self.horizons))
+
     @cached_property
     def language(self) -> Language:
         return Language(

@@ -20,6 +20,7 @@ def test_defaults_are_two_minibatches_of_64_sequences() -> None:
         ({"minibatch_frames": 1290}, "minibatch_frames"),
         ({"minibatch_frames": 1000}, "minibatch_frames"),
         ({"num_envs": 0}, "num_envs"),
+        ({"pool_size": -1}, "pool_size"),
         ({"learning_rate": float("nan")}, "learning_rate"),
         ({"entropy_coefficient": -0.1}, "entropy_coefficient"),
         ({"discount": 1.5}, "discount"),
