@@ -10,7 +10,7 @@ from ella.errors import InputError
 if TYPE_CHECKING:
     from ella.ppo.settings import PPOSettings
     from ella.shaping.shaper import AbstractRewardShaper
-    from ella.world.tasks import TaskSpec
+    from ella.world.mixtures import Task
 
 JOINER = "+"
 """Joins the names of a sum's parts."""
@@ -23,7 +23,7 @@ Colour = tuple[str, str]
 class BuildContext:
     """What a shaper is built for."""
 
-    task: "TaskSpec"
+    task: "Task"
     ppo: "PPOSettings"
     trained: bool = True
     """Off where the weights of a stored run will replace the shaper's own: no offline stage runs
@@ -90,7 +90,7 @@ class Method(ABC):
         schedules counted iterations."""
         return dict(table)
 
-    def resolved(self, task: "TaskSpec") -> Self:
+    def resolved(self, task: "Task") -> Self:
         """These settings with every default that depends on the task filled in."""
         return self
 
@@ -130,7 +130,7 @@ class MethodSum(Method):
     def parts(self) -> tuple[Method, ...]:
         return self.summands
 
-    def resolved(self, task: "TaskSpec") -> "MethodSum":
+    def resolved(self, task: "Task") -> "MethodSum":
         return MethodSum(tuple(part.resolved(task) for part in self.summands))
 
     def build(self, context: BuildContext) -> "AbstractRewardShaper":

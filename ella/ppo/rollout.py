@@ -12,6 +12,7 @@ from ella.ppo.settings import PPOSettings
 from ella.trajectory import Trajectory, image_of
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.environment import Environment, VectorState
+from ella.world.mixtures import Mixture
 
 
 @jax.tree_util.register_dataclass
@@ -44,10 +45,18 @@ def start_environments(env: Environment, config: PPOSettings, *, key: PRNGKeyArr
 
 
 def fresh_levels(
-    env: Environment, config: PPOSettings, vector: VectorState, *, key: PRNGKeyArray
+    env: Environment,
+    config: PPOSettings,
+    vector: VectorState,
+    *,
+    weights: Float[Array, " parts"] | None = None,
+    key: PRNGKeyArray,
 ) -> VectorState:
-    """The environments with new levels in place of played ones."""
-    return env.refill(vector, key) if config.pool_size else env.replenish(vector, key)
+    """The environments with new levels in place of played ones; those of a mixture are drawn with
+    `weights`."""
+    if config.pool_size and not isinstance(env.spec, Mixture):
+        return env.refill(vector, key)
+    return env.replenish(vector, key, weights)
 
 
 def pool_capacity(env: Environment, config: PPOSettings) -> int:
@@ -65,15 +74,17 @@ def collect(
     vector: VectorState,
     memory: Memory,
     *,
+    weights: Float[Array, " parts"] | None = None,
     key: PRNGKeyArray,
 ) -> tuple[VectorState, Memory, Rollout]:
     """Act for `rollout_length` steps, normalising with the statistics of each step's rows.
 
     Instructions are embedded once, noise is drawn once, and values and probabilities are computed
-    after the loop: a step holds only what the next one needs.
+    after the loop: a step holds only what the next one needs. New levels of a mixture are drawn
+    with `weights`.
     """
     refill_key, noise_key = jax.random.split(key)
-    vector = fresh_levels(env, config, vector, key=refill_key)
+    vector = fresh_levels(env, config, vector, weights=weights, key=refill_key)
     # A short language is embedded as a whole, which costs less than the pool's own instructions.
     whole = not config.pool_size and env.language.num_ids <= vector.pool.size + config.num_envs
     instructions = env.whole_language() if whole else env.instruction_table(vector)

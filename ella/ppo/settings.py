@@ -32,6 +32,9 @@ class PPOSettings:
     """Frames of one gradient step: whole sequences of bptt_length, divides the rollout."""
     learning_rate: float = 1e-4
     """Adam's step size (the paper prints 7e-4, its scripts use 1e-4)."""
+    decay_frames: int = 0
+    """Frames over which the learning rate falls linearly to a tenth, where it stays; 0 keeps it
+    constant."""
     adam_epsilon: float = 1e-5
     """Adam's epsilon."""
     discount: float = 0.99
@@ -66,8 +69,9 @@ class PPOSettings:
         for name in ("num_envs", "rollout_length", "bptt_length", "epochs", "unroll"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.pool_size < 0:
-            raise InputError(f"pool_size must be at least 0, not {self.pool_size}")
+        for name in ("pool_size", "decay_frames"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
         for name in _POSITIVE:
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be positive, not {getattr(self, name):g}")
@@ -106,3 +110,27 @@ class PPOSettings:
     def minibatch_sequences(self) -> int:
         """Sequences in one gradient step."""
         return self.minibatch_frames // self.bptt_length
+
+
+@dataclass(frozen=True)
+class CurriculumSettings:
+    """How the levels of a mixture (`also`) are drawn. Without one nothing here is used."""
+
+    learning_progress: bool = True
+    """Whether a part's weight follows how much its success changes; off, weights stay as given."""
+    floor: float = 0.1
+    """Added to every part's change of success, so that none starves: at least
+    floor / (1 + floor) of its share at the start."""
+    recent_frames: int = 1_000_000
+    """Frames after which an episode counts 1/e in the recent success of its part."""
+    earlier_frames: int = 5_000_000
+    """The same for the earlier success that the recent one is compared with."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.floor < math.inf:
+            raise InputError(f"curriculum.floor must be > 0, got {self.floor:g}")
+        if not 1 <= self.recent_frames < self.earlier_frames:
+            raise InputError(
+                "curriculum.recent_frames must be >= 1 and below curriculum.earlier_frames, got "
+                f"{self.recent_frames} and {self.earlier_frames}"
+            )

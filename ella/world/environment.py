@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, UInt32
 
 from ella.errors import InputError
-from ella.world import levels, tasks
+from ella.world import levels, mixtures, tasks
 from ella.world.dynamics import act
 from ella.world.fingerprint import state_fingerprint
-from ella.world.grammar import Language
+from ella.world.language import AbstractLanguage
+from ella.world.mixtures import Mixture, Task
 from ella.world.observation import view_image
 from ella.world.state import InstructionTable, Observation, State, Timestep, pytree
 from ella.world.tasks import TaskSpec
@@ -77,17 +78,24 @@ class Transition:
 
 @dataclass(frozen=True)
 class Environment:
-    """A task's functions. A static value: hash it, close over it, compare it.
+    """A task's or a mixture's functions. A static value: hash it, close over it, compare it.
 
     `reset`, `step` and `observe` are for one environment; batch them with `vmap`. `start`,
     `refill` (or `replenish`) and `step_vector` run B environments that reset themselves, taking
     levels from a pool, so that no level is ever generated inside a step.
     """
 
-    spec: TaskSpec
+    spec: Task
 
     @property
-    def language(self) -> Language:
+    def one_task(self) -> TaskSpec:
+        """The task, for what a mixture cannot do: planning, loading levels, minigrid."""
+        if isinstance(self.spec, Mixture):
+            raise InputError(f"a mixture cannot do this; make its target, '{self.spec.name}'")
+        return self.spec
+
+    @property
+    def language(self) -> AbstractLanguage:
         return self.spec.language
 
     def reset(self, key: PRNGKeyArray) -> Timestep:
@@ -118,7 +126,9 @@ class Environment:
         )
 
     def generate(self, key: PRNGKeyArray, n: int) -> State:
-        """n levels that passed every check, [n]."""
+        """n levels that passed every check, [n]; those of a mixture by its own weights."""
+        if isinstance(self.spec, Mixture):
+            return mixtures.generate(self.spec, key, n)
         return levels.generate(self.spec, key, n)
 
     def start(self, key: PRNGKeyArray, num_envs: int, pool_size: int) -> VectorState:
@@ -155,16 +165,23 @@ class Environment:
         """Replace played levels by new ones; call it between rollouts.
 
         Makes as many attempts at a level as the pool has slots, so its work is bounded; levels
-        not yet played stay. Instruction rows change: environment b's becomes P + b.
+        not yet played stay. Instruction rows change: environment b's becomes P + b. One task only;
+        a mixture needs `replenish`.
         """
+        assert isinstance(self.spec, TaskSpec)
         candidates, accepted = jax.vmap(partial(levels.attempt, self.spec))(
             jax.random.split(key, vector.pool.size)
         )
         return _with_pool(vector, self._added(vector.pool, candidates, accepted))
 
-    def replenish(self, vector: VectorState, key: PRNGKeyArray) -> VectorState:
+    def replenish(
+        self,
+        vector: VectorState,
+        key: PRNGKeyArray,
+        weights: Float[Array, " parts"] | None = None,
+    ) -> VectorState:
         """As `refill`, but until every level is fresh: its work follows the number of levels that
-        were played."""
+        were played. `weights` are those of a mixture's parts, by default its own."""
         size = vector.pool.size
         attempts = min(size, max(MIN_CHUNK, -(-size // CHUNKS)))
 
@@ -175,12 +192,20 @@ class Environment:
             carry: tuple[LevelPool, Int32[Array, ""]],
         ) -> tuple[LevelPool, Int32[Array, ""]]:
             pool, chunk = carry
-            keys = jax.random.split(jax.random.fold_in(key, chunk), attempts)
-            candidates, accepted = jax.vmap(partial(levels.attempt, self.spec))(keys)
-            return self._added(pool, candidates, accepted), chunk + 1
+            made = self._attempts(jax.random.fold_in(key, chunk), attempts, weights)
+            return self._added(pool, *made), chunk + 1
 
         full, _ = jax.lax.while_loop(is_short, add_chunk, (vector.pool, jnp.int32(0)))
         return _with_pool(vector, full)
+
+    def _attempts(
+        self, key: PRNGKeyArray, count: int, weights: Float[Array, " parts"] | None
+    ) -> tuple[State, Bool[Array, " N"]]:
+        """Candidates for the pool, and which of them are accepted."""
+        if isinstance(self.spec, Mixture):
+            shares = self.spec.shares if weights is None else weights
+            return mixtures.attempts(self.spec, shares, key, count)
+        return jax.vmap(partial(levels.attempt, self.spec))(jax.random.split(key, count))
 
     def _added(self, pool: LevelPool, candidates: State, accepted: Bool[Array, " N"]) -> LevelPool:
         """The pool with accepted levels in place of played ones, as far as they fit."""
@@ -278,6 +303,6 @@ def _with_pool(vector: VectorState, pool: LevelPool) -> VectorState:
     )
 
 
-def make(task: str | TaskSpec) -> Environment:
-    """The environment of a named task, or of any row of data."""
-    return Environment(task if isinstance(task, TaskSpec) else tasks.find(task))
+def make(task: str | Task) -> Environment:
+    """The environment of a named task, of any row of data, or of a mixture."""
+    return Environment(tasks.find(task) if isinstance(task, str) else task)

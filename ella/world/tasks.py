@@ -7,7 +7,7 @@ from typing import Any
 
 from ella.errors import InputError, unknown_name
 from ella.settings_table import updated
-from ella.world.grammar import Language
+from ella.world.language import Language
 
 ACTION_KINDS = ("goto", "open", "pickup", "putnext")
 FORMS = ("single", "and", "each", "sequence")
