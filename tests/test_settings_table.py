@@ -117,3 +117,15 @@ def test_presets_log_and_learn_as_often_as_they_did_when_iterations_were_counted
     assert (settings.log_iterations, settings.checkpoint_iterations) == (20, 200)
     frames = settings.method.relevance.update_every
     assert whole_iterations(frames, settings.ppo.frames_per_iteration) == update
+
+
+@pytest.mark.parametrize(
+    ("preset", "frames", "log", "update"), [("wide", 81_920, 5, 2), ("wide-8gb", 20_480, 20, 6)]
+)
+def test_wide_presets_keep_the_paper_s_schedule_in_frames(preset, frames, log, update):
+    settings = presets.find(preset, "ella")
+    assert settings.ppo.frames_per_iteration == frames
+    assert settings.log_iterations == log
+    assert settings.method.relevance == presets.find("paper", "ella").method.relevance
+    assert whole_iterations(settings.method.relevance.update_every, frames) == update
+    assert settings.ppo.pool_size == 0
