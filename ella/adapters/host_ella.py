@@ -388,5 +388,7 @@ def _learn(
     relevance: FreeTextRelevance, state: EllaState, key: PRNGKeyArray
 ) -> tuple[EllaState, Measurements]:
     iteration = jnp.zeros((), jnp.int32)
-    learned, measured = relevance.fit(state.relevance, state.dataset, iteration, key=key)
+    learned, measured = relevance.fit(
+        state.relevance, state.dataset, iteration, frames_per_iteration=1, key=key
+    )
     return replace(state, relevance=learned), measured

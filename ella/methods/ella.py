@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ella.ppo.settings import PPOSettings
     from ella.shaping.ella import EllaShaper
     from ella.shaping.relevance import AbstractRelevance
-    from ella.world.tasks import TaskSpec
+    from ella.world.mixtures import Task
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class EllaMethod(Method):
         require_at_least(self, 0, "bonus")
         require_at_least(self, 1, "optimal_steps", "max_completions")
 
-    def resolved(self, task: "TaskSpec") -> Self:
+    def resolved(self, task: "Task") -> Self:
         from ella.shaping.oracle import low_level_of
 
         longest, count = max(task.horizons), low_level_of(task).language.num_instructions
@@ -117,16 +117,16 @@ class EllaMethod(Method):
         )
 
     @abstractmethod
-    def judge(self, task: "TaskSpec") -> "AbstractRelevance":
+    def judge(self, task: "Task") -> "AbstractRelevance":
         """Decides which low-level instructions are relevant."""
 
-    def bound(self, task: "TaskSpec", ppo: "PPOSettings", steps: int) -> float:
+    def bound(self, task: "Task", ppo: "PPOSettings", steps: int) -> float:
         """The largest lambda if optimal solutions need at most that many steps."""
         from ella.shaping.bound import task_bound
 
         return task_bound(task, ppo.discount, ppo.reward_scale, steps, self.max_completions)
 
-    def bound_warning(self, task: "TaskSpec", ppo: "PPOSettings") -> str | None:
+    def bound_warning(self, task: "Task", ppo: "PPOSettings") -> str | None:
         """One line if lambda exceeds what the assumptions in these resolved settings allow."""
         assert self.bonus is not None
         assert self.optimal_steps is not None
@@ -157,6 +157,10 @@ class ELLA(EllaMethod):
     label: ClassVar[str] = "ELLA"
     colour: ClassVar[tuple[str, str]] = ("#d55e00", "#ff8533")
     order: ClassVar[int] = 20
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        name: {**table, "relevance": {"update_every": 32_000}}
+        for name, table in EllaMethod.presets.items()
+    }
     panels: ClassVar[Panels] = Panels(
         title="ELLA's decompositions",
         caption="what ELLA calls relevant",
@@ -178,7 +182,18 @@ class ELLA(EllaMethod):
         found = super().settings_of_first_version(table)
         return {name: value for name, value in found.items() if name != "oracle"}
 
-    def judge(self, task: "TaskSpec") -> "AbstractRelevance":
+    @classmethod
+    def settings_of_second_version(
+        cls, table: Mapping[str, Any], frames_per_iteration: int
+    ) -> dict[str, Any]:
+        found = dict(table)
+        relevance = table.get("relevance")
+        if isinstance(relevance, Mapping) and isinstance(relevance.get("update_every"), int):
+            frames = relevance["update_every"] * frames_per_iteration
+            found["relevance"] = {**relevance, "update_every": frames}
+        return found
+
+    def judge(self, task: "Task") -> "AbstractRelevance":
         from ella.shaping.relevance import LearnedRelevance
 
         return LearnedRelevance(task, self.relevance)

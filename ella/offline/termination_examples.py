@@ -17,7 +17,7 @@ from ella.errors import InputError
 from ella.offline.demonstrations import demonstrations
 from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
 from ella.world.environment import make
-from ella.world.grammar import Language
+from ella.world.language import Language
 from ella.world.tasks import TaskSpec
 
 FIELDS = ("images", "instructions", "labels")

@@ -24,7 +24,7 @@ from ella.offline import cache
 from ella.offline.action_frequency_examples import ActionFrequencyExamples, expert_examples
 from ella.offline.settings import ActionFrequencyTrainingSettings
 from ella.offline.stage import log_accuracy, stage_progress
-from ella.world.grammar import Language
+from ella.world.language import Language
 from ella.world.tasks import TaskSpec
 
 EPOCHS_A_CALL = 5

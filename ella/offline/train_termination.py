@@ -17,7 +17,8 @@ from ella.networks.settings import TerminationNetworkSettings
 from ella.networks.termination import TerminationClassifier, TerminationTable, prepare
 from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination_examples import TerminationExamples
-from ella.world.grammar import CLAUSE_KINDS, Language
+from ella.world.grammar import CLAUSE_KINDS
+from ella.world.language import Language
 
 
 @jax.tree_util.register_dataclass

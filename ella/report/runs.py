@@ -15,7 +15,7 @@ import numpy as np
 
 from ella.errors import InputError
 from ella.report.series import MAX_NUMBER, SUCCESS, Series, read_series
-from ella.runs.config_file import CONFIG_FILE, FIRST_VERSION, FORMAT_VERSION, current_table
+from ella.runs.config_file import CONFIG_FILE, FORMAT_VERSION, READABLE_VERSIONS, current_table
 from ella.runs.directory import PROVENANCE_FILE
 from ella.runs.metrics import FILE_NAME
 from ella.settings_table import flat, read_table, to_json
@@ -165,7 +165,7 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
         raise InputError("the folder is empty")
     config = read_table(folder / CONFIG_FILE)
     version = config.get("format_version", FORMAT_VERSION)
-    if version not in (FIRST_VERSION, FORMAT_VERSION):
+    if version not in READABLE_VERSIONS:
         warnings.append(
             f"{folder}: {CONFIG_FILE} has format version {version}, this program's is "
             f"{FORMAT_VERSION}; read as far as it is understood"

@@ -7,18 +7,22 @@ from typing import Any
 
 from ella.durable_files import write_durably
 from ella.errors import InputError
-from ella.methods.registry import classes_of
-from ella.settings_table import read_table, to_json
+from ella.methods.registry import all_methods, classes_of
+from ella.ppo.settings import PPOSettings
+from ella.settings_table import read_table, to_json, updated
 from ella.training.settings import PLAIN_FIELDS, TrainingSettings, from_table, to_table
 from ella.world.tasks import TaskSpec, find, register, task_of
 
 CONFIG_FILE = "config.json"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FIRST_VERSION = 1
 """Had a table for every method, and null for values that depend on the task."""
 LOW_LEVEL = "low_level_task"
 """The row of the task that the run's task names as its low level, so that the file needs no other
 source; files without it rest on the tasks known by name."""
+SECOND_VERSION = 2
+"""Counted the iterations of schedules; today's counts their frames."""
+READABLE_VERSIONS = (FIRST_VERSION, SECOND_VERSION, FORMAT_VERSION)
 
 
 def write_config(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> None:
@@ -49,6 +53,8 @@ def current_table(table: dict[str, Any], *, where: str) -> tuple[TaskSpec | None
     version = table.get("format_version", FORMAT_VERSION)
     if version == FIRST_VERSION:
         table = _from_first_version(table)
+    if version in (FIRST_VERSION, SECOND_VERSION):
+        table = _from_second_version(table, where=where)
     elif version != FORMAT_VERSION:
         raise InputError(
             f"{where} has format version {version}, this version of ella reads {FORMAT_VERSION}"
@@ -87,3 +93,22 @@ def _from_first_version(table: dict[str, Any]) -> dict[str, Any]:
         for name, method in classes_of(str(table.get("method", ""))).items()
     }
     return {**{name: part for name, part in parts.items() if part}, **shared}
+
+
+def _from_second_version(table: dict[str, Any], *, where: str) -> dict[str, Any]:
+    """A table of format version 2 as one of today's."""
+    ppo = updated(PPOSettings(), table.get("ppo", {}), where=f"{where}: ppo")
+    found = dict(table)
+    log = table.get("log")
+    if isinstance(log, dict):
+        found["log"] = {
+            name: value * ppo.frames_per_iteration
+            if name in ("every", "checkpoint_every") and isinstance(value, int)
+            else value
+            for name, value in log.items()
+        }
+    for name, method in all_methods().items():
+        part = table.get(name)
+        if isinstance(part, dict):
+            found[name] = method.settings_of_second_version(part, ppo.frames_per_iteration)
+    return found

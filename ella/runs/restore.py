@@ -18,11 +18,10 @@ from ella.runs.identity import what_differs
 from ella.runs.policies import load_policy, policy_files
 from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.shaper import AbstractRewardShaper, Sum
-from ella.training.assembly import build_shaper
+from ella.training.assembly import build_shaper, training_environment
 from ella.training.policy import Policy
 from ella.training.program import training_key
 from ella.training.settings import TrainingSettings
-from ella.world.environment import make
 from ella.world.tasks import TaskSpec
 
 logger = logging.getLogger(__name__)
@@ -134,7 +133,7 @@ def _newest_states(
     directory: Path, spec: TaskSpec, settings: TrainingSettings
 ) -> tuple[TrainState, int]:
     """(train states with the seed axis, iterations done) of the newest complete checkpoint."""
-    env, shaper = make(spec), _untrained_shaper(spec, settings)
+    env, shaper = training_environment(spec, settings), _untrained_shaper(spec, settings)
 
     def start(seeds: jax.Array) -> PyTree:
         keys = jax.vmap(training_key)(seeds)

@@ -32,13 +32,14 @@ from ella.training.assembly import (
     make_program,
     seeds_between,
     sweeps_of,
+    training_environment,
 )
 from ella.training.log_line import LogLine, averages, non_finite
 from ella.training.loop import Stretch, stretches
 from ella.training.program import SeedProgram, States
 from ella.training.settings import TrainingSettings, to_table
 from ella.training.start_check import check_start
-from ella.world.environment import make
+from ella.world import tasks
 from ella.world.tasks import TaskSpec
 
 logger = logging.getLogger(__name__)
@@ -85,7 +86,8 @@ def train_run(
     `command` is recorded. With `resume`, an earlier run in the same directory continues from its
     newest whole checkpoint.
     """
-    planned = PlannedRun(make(task).spec, settings, directory)
+    spec = tasks.find(task) if isinstance(task, str) else task
+    planned = PlannedRun(spec, settings, directory)
     return train_runs([planned], resume=resume, sinks=sinks, command=command)[0]
 
 
@@ -127,7 +129,8 @@ def train_runs(
                     for planned in group
                 ]
             sweeps = sweeps_of(shapers, [planned.settings.seed_numbers for planned in group])
-            program = make_program(group[0].settings, make(group[0].spec), sweeps)
+            env = training_environment(group[0].spec, group[0].settings)
+            program = make_program(group[0].settings, env, sweeps)
             training = _Training(tuple(group), tuple(sweeps), program)
             with stop_signals() as stop:
                 return training.go(begun if resume else None, sinks, stop)
@@ -152,8 +155,9 @@ def _memory_in_one_line(group: Sequence[PlannedRun]) -> Iterator[None]:
 def _opening(planned: PlannedRun) -> str:
     settings = planned.settings
     seeds = f"{settings.seeds} seed" + "s" * (settings.seeds > 1)
+    also = f" with {', '.join(settings.also)}" if settings.also else ""
     return (
-        f"training {settings.method.label} on {planned.spec.name}: {seeds}, "
+        f"training {settings.method.label} on {planned.spec.name}{also}: {seeds}, "
         f"{settings.total_frames:,} frames a seed"
     )
 
@@ -185,6 +189,8 @@ def can_train_together(one: PlannedRun, other: PlannedRun) -> bool:
     """Whether two runs can share a program: they differ in method, its settings and seeds alone."""
     return (
         one.spec == other.spec
+        and one.settings.also == other.settings.also
+        and one.settings.curriculum == other.settings.curriculum
         and one.settings.ppo == other.settings.ppo
         and one.settings.iterations == other.settings.iterations
         and one.settings.devices == other.settings.devices
@@ -197,7 +203,7 @@ def _check_group(group: Sequence[PlannedRun]) -> None:
         if not can_train_together(group[0], planned):
             raise InputError(
                 f"{planned.directory} and {group[0].directory} cannot be trained together: task, "
-                "ppo, frames, devices and log must be the same"
+                "also, curriculum, ppo, frames, devices and log must be the same"
             )
     if len({planned.directory for planned in group}) < len(group):
         raise InputError("two runs cannot share a directory")
@@ -210,7 +216,7 @@ class _Member:
         self.planned = planned
         self.store = store_of(planned)
         self.metrics = MetricsFile(planned.directory, names, planned.settings.seed_numbers)
-        every = planned.settings.log.every
+        every = planned.settings.log_iterations
         is_writer = multi_host.is_main_process()
         self.seconds = self.metrics.start(iteration, every) if is_writer else 0.0
         self.saved = iteration
@@ -378,7 +384,7 @@ class _Training:
             states,
             iteration,
             iterations=settings.iterations,
-            every=settings.log.every,
+            every=settings.log_iterations,
         ):
             states, iteration = stretch.states, stretch.iteration
             self._log(members, stretch)
@@ -393,7 +399,7 @@ class _Training:
 
     def _save(self, members: Sequence[_Member], stretch: Stretch, *, always: bool) -> None:
         """Write the checkpoints that are due."""
-        every = self.group[0].settings.log.checkpoint_every
+        every = self.group[0].settings.checkpoint_iterations
         due = [
             member.diverged_at is None and (always or stretch.iteration - member.saved >= every)
             for member in members

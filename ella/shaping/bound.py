@@ -2,11 +2,11 @@
 
 from ella.errors import InputError
 from ella.shaping.oracle import low_level_of
-from ella.world.tasks import TaskSpec
+from ella.world.mixtures import Task
 
 
 def task_bound(
-    task: TaskSpec,
+    task: Task,
     discount: float = 0.99,
     reward_scale: float = 20.0,
     steps: int | None = None,

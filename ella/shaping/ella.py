@@ -154,7 +154,11 @@ class EllaShaper(AbstractRewardShaper):
         key: PRNGKeyArray,
     ) -> tuple[EllaState, Measurements]:
         relevance, measurements = self.relevance.fit(
-            state.relevance, state.dataset, iteration, key=key
+            state.relevance,
+            state.dataset,
+            iteration,
+            frames_per_iteration=trajectory.reward.size,
+            key=key,
         )
         return EllaState(state.ledger, state.steps, state.dataset, relevance), measurements
 

@@ -12,15 +12,16 @@ from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.measurement import Mean, Measurements
 from ella.networks.relevance import RelevanceClassifier, relevance_matrix
+from ella.schedule import whole_iterations
 from ella.shaping import relevance_dataset, relevance_training
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance_dataset import RelevanceDataset
 from ella.shaping.relevance_training import Decompositions, RelevanceLearner
 from ella.shaping.settings import RelevanceSettings
 from ella.trajectory import InstructionTable
-from ella.world import levels
-from ella.world.grammar import Language
-from ella.world.tasks import TaskSpec
+from ella.world.environment import make
+from ella.world.language import AbstractLanguage
+from ella.world.mixtures import Task
 
 LOG_HALF = float(np.log(0.5))
 NUM_LEVELS = 4096
@@ -64,20 +65,22 @@ class AbstractRelevance(eqx.Module):
         dataset: RelevanceDataset,
         iteration: Int32[Array, ""],
         *,
+        frames_per_iteration: int,
         key: PRNGKeyArray,
     ) -> tuple[PyTree, Measurements]:
-        """Learn from the decompositions found so far; called once per iteration."""
+        """Learn from the decompositions found so far; called once per iteration, each of
+        `frames_per_iteration` frames."""
 
 
 class OracleRelevance(AbstractRelevance):
     """True relevance, read off the grammar (`ella.shaping.oracle`)."""
 
-    spec: TaskSpec = eqx.field(static=True)
+    spec: Task = eqx.field(static=True)
     after_frames: int = eqx.field(static=True)
     """Frames of a seed for which every completion is paid for before ground truth takes over."""
     num_low_level: int = eqx.field(static=True)
 
-    def __init__(self, spec: TaskSpec, after_frames: int = 0):
+    def __init__(self, spec: Task, after_frames: int = 0):
         self.spec = spec
         self.after_frames = after_frames
         self.num_low_level = low_level_of(spec).language.num_ids
@@ -100,6 +103,7 @@ class OracleRelevance(AbstractRelevance):
         dataset: RelevanceDataset,
         iteration: Int32[Array, ""],
         *,
+        frames_per_iteration: int,
         key: PRNGKeyArray,
     ) -> tuple[PyTree, Measurements]:
         return state, {}
@@ -115,8 +119,8 @@ class LearnedRelevance(AbstractRelevance):
     """
 
     settings: RelevanceSettings = eqx.field(static=True)
-    language: Language = eqx.field(static=True)
-    oracle_spec: TaskSpec | None = eqx.field(static=True)
+    language: AbstractLanguage = eqx.field(static=True)
+    oracle_spec: Task | None = eqx.field(static=True)
     """The task whose oracle labels measure accuracy; None for languages without an oracle."""
     num_low_level: int = eqx.field(static=True)
     low_tokens: Int32[Array, "L m"]
@@ -125,7 +129,7 @@ class LearnedRelevance(AbstractRelevance):
     num_different: int = eqx.field(static=True)
     """Different ones among them."""
 
-    def __init__(self, spec: TaskSpec, settings: RelevanceSettings | None = None):
+    def __init__(self, spec: Task, settings: RelevanceSettings | None = None):
         low = low_level_of(spec).language
         self.settings = settings or RelevanceSettings()
         self.language = spec.language
@@ -186,6 +190,7 @@ class LearnedRelevance(AbstractRelevance):
         dataset: RelevanceDataset,
         iteration: Int32[Array, ""],
         *,
+        frames_per_iteration: int,
         key: PRNGKeyArray,
     ) -> tuple[RelevanceLearner, Measurements]:
         def update(learner: RelevanceLearner) -> tuple[RelevanceLearner, Measurements]:
@@ -198,7 +203,8 @@ class LearnedRelevance(AbstractRelevance):
             nothing = jax.eval_shape(self.validate, learner)
             return learner, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), nothing)
 
-        due = (iteration + 1) % self.settings.update_every == 0
+        every = whole_iterations(self.settings.update_every, frames_per_iteration)
+        due = (iteration + 1) % every == 0
         return jax.lax.cond(due, update, keep, state)
 
     def validate(self, learner: RelevanceLearner) -> Measurements:
@@ -276,7 +282,7 @@ def learn_from_dataset(
 
 
 @lru_cache(maxsize=64)
-def instructions_of_levels(spec: TaskSpec, count: int) -> np.ndarray:
+def instructions_of_levels(spec: Task, count: int) -> np.ndarray:
     """int32[count]: the instructions of that many levels of a task, always the same (host)."""
-    drawn = levels.generate(spec, jax.random.key(0), count)
+    drawn = make(spec).generate(jax.random.key(0), count)
     return np.asarray(drawn.instruction_id, np.int32)

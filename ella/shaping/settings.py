@@ -58,8 +58,9 @@ class RelevanceSettings:
 
     network: RelevanceNetworkSettings = field(default_factory=RelevanceNetworkSettings)
     training: RelevanceTrainingSettings = field(default_factory=RelevanceTrainingSettings)
-    update_every: int = 50
-    """Iterations between updates."""
+    update_every: int = 128_000
+    """Frames between updates, rounded to the nearest whole number of iterations, at least 1; the
+    paper's 50 iterations of 2,560 frames."""
     initial_instructions: int = 100
     """Different high-level instructions the classifier is first taught to call everything relevant
     to, drawn from levels."""

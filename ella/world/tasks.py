@@ -12,7 +12,7 @@ from typing import Any
 
 from ella.errors import InputError, unknown_name
 from ella.settings_table import updated
-from ella.world.grammar import Language
+from ella.world.language import Language
 
 ACTION_KINDS = ("goto", "open", "pickup", "putnext")
 FORMS = ("single", "and", "each", "sequence")
@@ -129,6 +129,13 @@ class TaskSpec:
     @property
     def steps_per_navigation(self) -> int:
         return self.room_size**2 * self.rows * self.cols
+
+    @property
+    def quick_episode(self) -> float:
+        """A lower estimate of the mean number of steps of the quickest possible episodes: every
+        navigation walks the mean distance of two random cells inside the outer walls."""
+        walk = (self.width - 2 + self.height - 2) / 3
+        return min(self.language.mean_navigations * walk, min(self.horizons))
 
     @cached_property
     def language(self) -> Language:

@@ -20,7 +20,7 @@ from ella.world.encoding import FORWARD
 SETTINGS = replace(
     TINY,
     frames=4 * FRAMES_PER_ITERATION,
-    log=LogSettings(every=2, tensorboard=False),
+    log=LogSettings(every=2 * FRAMES_PER_ITERATION, tensorboard=False),
 )
 
 

@@ -21,7 +21,7 @@ def write_run():
     ):
         chosen = from_table({"seeds": 3, "frames": 1_000_000, **settings}, where="test")
         folder.mkdir(parents=True)
-        table = {"format_version": 2, "task": to_json(tasks.find(task)), **to_table(chosen)}
+        table = {"format_version": 3, "task": to_json(tasks.find(task)), **to_table(chosen)}
         (folder / "config.json").write_text(json.dumps(table))
         provenance = {
             "command": ["/somewhere/ella", "train", task, "--method", chosen.method.name],
