@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool
 
 from ella.errors import InputError
 from ella.world.encoding import KEY, cell_of, colour_of
-from ella.world.grammar import Clause
+from ella.world.grammar import Clause, Language
 from ella.world.state import GOTO, OPEN_DOOR, PICK_UP, PUT_NEXT
 from ella.world.tasks import TaskSpec, find
 
@@ -32,7 +32,11 @@ def low_level_of(spec: TaskSpec) -> TaskSpec:
             f"task '{spec.name}' has no low-level task; ELLA needs one (TaskSpec.low_level), "
             "as putnext-room has goto-room"
         )
-    low = find(spec.low_level)
+    return require_single_clauses(find(spec.low_level))
+
+
+def require_single_clauses(low: TaskSpec) -> TaskSpec:
+    """The task, if it can be a low-level one."""
     if low.language.form != "single":
         raise InputError(f"low-level task '{low.name}' must have sentences of one clause")
     return low
@@ -51,10 +55,10 @@ def _supporting(clause: Clause, doors_lock: bool) -> Iterator[tuple[int, int]]:
 
 
 @lru_cache(maxsize=64)
-def clause_relevance(spec: TaskSpec) -> np.ndarray:
+def clause_relevance(spec: TaskSpec, low: Language | None = None) -> np.ndarray:
     """bool[num_clauses + 1, L]: relevance to each clause of the task; the last row, for a second
     clause that is not there, is empty."""
-    low_clauses = low_level_of(spec).language.clauses
+    low_clauses = (low or low_level_of(spec).language).clauses
     table = np.zeros((spec.language.num_clauses + 1, len(low_clauses)), bool)
     for row, clause in enumerate(spec.language.clauses):
         wanted = set(_supporting(clause, spec.lock_probability > 0))
@@ -63,8 +67,11 @@ def clause_relevance(spec: TaskSpec) -> np.ndarray:
     return table
 
 
-def oracle_relevance(spec: TaskSpec, ids: Any) -> Bool[Array, "*batch L"]:
-    """The low-level instructions relevant to instructions int32[*batch] (traced)."""
-    table = jnp.asarray(clause_relevance(spec))
+def oracle_relevance(
+    spec: TaskSpec, ids: Any, low: Language | None = None
+) -> Bool[Array, "*batch L"]:
+    """The instructions of a low-level language, by default the task's own, that are relevant to
+    instructions int32[*batch] (traced)."""
+    table = jnp.asarray(clause_relevance(spec, low))
     _, first, second = spec.language.split(ids)
     return table[first] | table[second]
