@@ -189,7 +189,7 @@ def test_successes_are_accounted_for(neutralise):
     how = paying(bonus=1.0, discount=0.5, reward_scale=10.0, neutralise=neutralise)
     everything = jnp.ones((3, 3, L), bool)
     _, account = how.keep_account(fresh_ledger(3), rollout, jnp.asarray(low), everything)
-    measured = how.success_measurements(rollout, account.bonus)
+    measured = how.success_measurements(rollout, account)
     means = {name: float(mean.total / mean.count) for name, mean in measured.items()}
     assert means == pytest.approx(
         {"success_charge": 6, "insolvent_successes": 0.5, "success_net_reward": (3 - 4) / 2}
