@@ -104,14 +104,14 @@ class WordEmbeddings:
 class WindowRelevanceClassifier(AbstractRelevanceClassifier):
     """Every word of a sentence is embedded together with the words before it, up to a window.
 
-    A low-level instruction is the embedding of its last word. Its logit is the soft maximum over
+    A low-level instruction is the embedding of its last word, by the same network, so that clauses
+    that name the same object start alike. Its logit is the soft maximum over
     the high-level instruction's words of the dot product, minus `WINDOW_OFFSET`.
     """
 
     words: Float[Array, "V E"]
     hidden: eqx.nn.Linear
-    high: eqx.nn.Linear
-    low: eqx.nn.Linear
+    output: eqx.nn.Linear
     window: int = eqx.field(static=True)
 
     def __init__(
@@ -121,23 +121,19 @@ class WindowRelevanceClassifier(AbstractRelevanceClassifier):
         vocabulary: int = VOCABULARY_SIZE,
         key: PRNGKeyArray,
     ):
-        word_key, hidden_key, high_key, low_key = jax.random.split(key, 4)
-        hidden, output = settings.hidden_size, settings.output_size
+        word_key, hidden_key, output_key = jax.random.split(key, 3)
+        hidden = settings.hidden_size
         self.window = settings.window
         self.words = jax.random.normal(word_key, (vocabulary, settings.word_size))
         self.hidden = eqx.nn.Linear(self.window * settings.word_size, hidden, key=hidden_key)
-        self.high = eqx.nn.Linear(hidden, output, key=high_key)
-        self.low = eqx.nn.Linear(hidden, output, key=low_key)
+        self.output = eqx.nn.Linear(hidden, settings.output_size, key=output_key)
 
     def embed_high(self, tokens: Int32[Array, "R n"]) -> WordEmbeddings:
-        vectors = jax.vmap(jax.vmap(self.high))(self._windows(tokens))
-        return WordEmbeddings(vectors, tokens > 0)
+        return WordEmbeddings(self._windows(tokens), tokens > 0)
 
     def embed_low(self, tokens: Int32[Array, "L n"]) -> Float[Array, "L output"]:
         last = jnp.maximum((tokens > 0).sum(-1) - 1, 0)
-        windows = self._windows(tokens)
-        at_last = jnp.take_along_axis(windows, last[:, None, None], axis=1)[:, 0]
-        return jax.vmap(self.low)(at_last)
+        return jnp.take_along_axis(self._windows(tokens), last[:, None, None], axis=1)[:, 0]
 
     def compare(
         self, high: WordEmbeddings, low: Float[Array, " output"]
@@ -146,15 +142,19 @@ class WindowRelevanceClassifier(AbstractRelevanceClassifier):
         logit = jax.nn.logsumexp(matches) - WINDOW_OFFSET
         return jax.nn.log_sigmoid(logit), jax.nn.log_sigmoid(-logit)
 
-    def _windows(self, tokens: Int32[Array, "R n"]) -> Float[Array, "R n hidden"]:
-        """The hidden layer at every word; before a sentence's first word there are zeros."""
+    def _windows(self, tokens: Int32[Array, "R n"]) -> Float[Array, "R n output"]:
+        """The vector of every word; before a sentence's first word there are zeros."""
         # A product with a one-hot matrix, whose gradient is a product too and not a scatter.
         is_token = jax.nn.one_hot(tokens, self.words.shape[0], dtype=self.words.dtype)
         words = jnp.where(tokens[..., None] > 0, is_token @ self.words, 0.0)
         length = tokens.shape[1]
         before = jnp.pad(words, [(0, 0), (self.window - 1, 0), (0, 0)])
         shifted = [before[:, start : start + length] for start in range(self.window)]
-        return jax.nn.relu(jax.vmap(jax.vmap(self.hidden))(jnp.concatenate(shifted, axis=-1)))
+
+        def embed(window: Float[Array, " inputs"]) -> Float[Array, " output"]:
+            return self.output(jax.nn.relu(self.hidden(window)))
+
+        return jax.vmap(jax.vmap(embed))(jnp.concatenate(shifted, axis=-1))
 
 
 def relevance_classifier(

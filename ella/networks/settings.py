@@ -102,7 +102,8 @@ class RelevanceNetworkSettings:
     """Of word embeddings and of the encoder both sentences share (l1, concat), or of the hidden
     layer over a window (windows)."""
     output_size: int = 64
-    """Of the two linear maps, one for high-level and one for low-level instructions."""
+    """Of the two linear maps, one for high-level and one for low-level instructions (l1, concat),
+    or of the one for both (windows)."""
     window: int = 6
     """Words in a window: a word and those before it (windows)."""
     word_size: int = 32
