@@ -73,5 +73,5 @@ def test_concatenation_can_tell_which_colours_match():
 def test_bad_settings_are_refused():
     with pytest.raises(InputError, match="comparison"):
         RelevanceNetworkSettings(comparison="cosine")
-    with pytest.raises(InputError, match="positive"):
+    with pytest.raises(InputError, match="must be >= 1"):
         RelevanceNetworkSettings(hidden_size=0)
