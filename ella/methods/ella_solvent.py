@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 PUBLISHED: Mapping[str, Mapping[str, Any]] = {
     "solvency": {"solvency": None},
-    "windows": {"relevance": {"network": {"comparison": "l1"}}},
+    "windows": {
+        "relevance": {
+            "network": {"comparison": "l1"}, "training": {"max_initial_steps": 300},
+            "max_initial_rounds": 5,
+        }
+    },
     "unsolved": {"relevance": {"training": {"unsolved_share": 0.0}}},
     "beliefs": {"relevance": {"labels": "intersections"}},
     "last-state": {"last_state": False},
@@ -86,7 +91,9 @@ class ELLASolvent(EllaMethod):
     relevance: RelevanceSettings = field(
         default_factory=lambda: RelevanceSettings(
             network=RelevanceNetworkSettings(comparison="windows"),
-            training=RelevanceTrainingSettings(unsolved_share=0.25),
+            # Short rounds end as soon as everything is relevant; a saturated network learns late.
+            training=RelevanceTrainingSettings(unsolved_share=0.25, max_initial_steps=20),
+            max_initial_rounds=100,
             labels="beliefs",
         )
     )

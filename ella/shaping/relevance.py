@@ -330,7 +330,7 @@ def learn_from_dataset(
         tokens=tokens_of(ids),
         relevant=relevance_dataset.decompositions(dataset, ids, low_tokens.shape[0]),
         used=used,
-        unsolved=unsolved_instructions(settings, dataset, tokens_of, levels),
+        unsolved=unsolved_instructions(settings, dataset, tokens_of, levels, dataset.num_seen),
     )
     return relevance_training.learn(learner, data, low_tokens, training, key=train_key)
 
@@ -340,15 +340,20 @@ def unsolved_instructions(
     dataset: RelevanceDataset,
     tokens_of: Callable[[Int32[Array, " C"]], Int32[Array, "C n"]],
     levels: Int32[Array, " K"] | None,
+    rows: Int32[Array, ""],
 ) -> UnsolvedInstructions | None:
     """The instructions of levels that D does not hold, as often as levels have them; None where no
-    part of a batch is theirs."""
+    part of a batch is theirs. Beyond `fewest_successes` rows of data they fill the less of a batch
+    the more rows there are: what was learned then holds for them too."""
     if levels is None or settings.training.unsolved_share == 0:
         return None
     unsolved = ~relevance_dataset.is_seen(dataset, levels)
     unsolved_first = jnp.argsort(~unsolved, stable=True)
+    few = jnp.maximum(settings.fewest_successes, rows).astype(jnp.float32)
     return UnsolvedInstructions(
-        tokens=tokens_of(levels[unsolved_first]), count=unsolved.sum(dtype=jnp.int32)
+        tokens=tokens_of(levels[unsolved_first]),
+        count=unsolved.sum(dtype=jnp.int32),
+        part=settings.fewest_successes / few,
     )
 
 

@@ -14,10 +14,11 @@ steps per instruction would, as long as D holds at most 83 instructions: beyond,
 the learning rate of all the steps that one stands for. Adam's epsilon is 1e-8, where the released
 code has 1e-5.
 
-Rows may also be single successes instead of decompositions. Then every pair counts the same, so
-that p tends to the share of successes that complete the low-level instruction. And a part of every
-batch may be instructions that have not been solved yet, to which everything is relevant: where the
-network cannot tell them from solved ones by their words, p is raised by that part and no more.
+Rows may also be single successes instead of decompositions. Then relevant pairs have one weight in
+all rows and irrelevant ones another, so that the odds p / (1 - p) tend to those with which
+successes complete the low-level instruction, times a known number. And a part of every batch may be
+instructions that have not been solved yet, to which everything is relevant: where the network
+cannot tell them from solved ones by their words, their share is added and no more.
 
 The pace matters: while everything is still called relevant, every completion is paid for, and
 that early encouragement is part of what makes ELLA work.
@@ -48,6 +49,8 @@ class UnsolvedInstructions:
     tokens: Int32[Array, "U n"]
     count: Int32[Array, ""]
     """How many of the rows, from the front, are in use."""
+    part: Float[Array, ""]
+    """How much of `unsolved_share` they fill, in [0, 1]."""
 
 
 @jax.tree_util.register_dataclass
@@ -59,9 +62,9 @@ class Decompositions:
     relevant: Bool[Array, "C L"]
     used: Bool[Array, " C"]
     """Rows in use come first."""
-    is_balanced: Bool[Array, ""] | None = None
-    """Whether relevant and irrelevant low-level instructions of a row count half each; None for
-    yes. Otherwise all count the same."""
+    weights: Float[Array, " 2"] | None = None
+    """What an irrelevant and a relevant pair count; None or negative ones for what balances each
+    row."""
     unsolved: UnsolvedInstructions | None = None
     """What fills `unsolved_share` of every batch; None for nothing."""
 
@@ -154,18 +157,19 @@ def row_loss(
     relevant: Bool[Array, "R L"],
     used: Bool[Array, " R"],
     low_tokens: Int32[Array, "L m"],
-    is_balanced: Bool[Array, ""] | None = None,
+    pair_weights: Float[Array, " 2"] | None = None,
 ) -> Float[Array, ""]:
-    """Cross-entropy of some instructions against all low-level ones; balanced unless told not to
-    be."""
+    """Cross-entropy of some instructions against all low-level ones, weighted as in
+    `Decompositions.weights`."""
     log_relevant, log_irrelevant = relevance_matrix(classifier, tokens, low_tokens)
     num_relevant = relevant.sum(-1, keepdims=True)
     num_irrelevant = (~relevant).sum(-1, keepdims=True)
     weights = jnp.where(
         relevant, 1 / jnp.maximum(num_relevant, 1), 1 / jnp.maximum(num_irrelevant, 1)
     )
-    if is_balanced is not None:
-        weights = jnp.where(is_balanced, weights, 1 / relevant.shape[-1])
+    if pair_weights is not None:
+        given = pair_weights[relevant.astype(jnp.int32)]
+        weights = jnp.where(pair_weights[0] < 0, weights, given)
     weights = jnp.where(used[:, None], weights, 0.0)
     losses = -jnp.where(relevant, log_relevant, log_irrelevant)
     return (weights * losses).sum() / jnp.maximum(weights.sum(), 1e-6)
@@ -285,14 +289,16 @@ def _learn_rows(
         rows = jnp.where(all_at_once, jnp.arange(batch), drawn)
         tokens, relevant, used = data.tokens[rows], data.relevant[rows], data.used[rows]
         if data.unsolved is not None:
-            more = _draw_unsolved(data.unsolved, num_unsolved, key=jax.random.fold_in(step_key, 1))
-            tokens = jnp.concatenate([tokens, more.tokens])
+            more, drawn = _draw_unsolved(
+                data.unsolved, num_unsolved, key=jax.random.fold_in(step_key, 1)
+            )
+            tokens = jnp.concatenate([tokens, more])
             everything = jnp.ones((num_unsolved, relevant.shape[1]), bool)
             relevant = jnp.concatenate([relevant, everything])
-            used = jnp.concatenate([used, jnp.arange(num_unsolved) < more.count])
+            used = jnp.concatenate([used, drawn])
         learner = _improve(
             learner, learning_rate, row_loss,
-            tokens, relevant, used, low_tokens, data.is_balanced,
+            tokens, relevant, used, low_tokens, data.weights,
         )  # fmt: skip
         return at + 1, learner
 
@@ -303,9 +309,8 @@ def _learn_rows(
 
 def _draw_unsolved(
     unsolved: UnsolvedInstructions, number: int, *, key: PRNGKeyArray
-) -> UnsolvedInstructions:
-    """Some of them with replacement; none where none is left."""
+) -> tuple[Int32[Array, "number n"], Bool[Array, " number"]]:
+    """Some of them with replacement, and which of these are used; none where none is left."""
     rows = jax.random.randint(key, (number,), 0, jnp.maximum(unsolved.count, 1))
-    return UnsolvedInstructions(
-        tokens=unsolved.tokens[rows], count=jnp.where(unsolved.count > 0, number, 0)
-    )
+    used = jnp.arange(number, dtype=jnp.float32) < number * unsolved.part
+    return unsolved.tokens[rows], used & (unsolved.count > 0)

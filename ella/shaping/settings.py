@@ -84,7 +84,8 @@ class RelevanceSettings:
     recent_successes: int = 8192
     """Successes that are remembered (beliefs)."""
     fewest_successes: int = 1024
-    """Below so many remembered successes, learning is from D (beliefs)."""
+    """Below so many remembered successes, learning is from D (beliefs). Beyond as many rows of
+    data, the part of unsolved instructions shrinks."""
     base_rates: bool = True
     """Whether a low-level instruction must also be completed more often in successes than in all
     recent episodes (beliefs)."""
