@@ -17,11 +17,12 @@ def draw_heatmap(restored: RestoredRun, seed_index: int, path: Path) -> None:
     """Relevance of every low-level instruction to evenly spaced high-level ones, as a picture."""
     from matplotlib.figure import Figure
 
-    language, low = restored.spec.language, low_level_of(restored.spec).language
+    language = restored.spec.language
     ids = np.unique(np.linspace(0, language.num_ids - 1, 4 * MAX_ROWS).astype(np.int32))
     ids = ids[language.is_valid(ids)]
     ids = ids[np.unique(np.linspace(0, len(ids) - 1, min(MAX_ROWS, len(ids))).astype(int))]
     shaper, state = restored.ella(seed_index)
+    low = shaper.low_level or low_level_of(restored.spec).language
     probability = relevance_map(shaper, state, ids)
     figure = Figure(figsize=(4 + 0.16 * low.num_ids, 3 + 0.16 * len(ids)), layout="constrained")
     axes = figure.add_subplot()

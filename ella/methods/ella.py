@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from ella.methods.method import BuildContext, Column, Method, Panels
 from ella.methods.registry import register
 from ella.offline.settings import TerminationTrainingSettings
-from ella.setting_checks import require_at_least
+from ella.setting_checks import require_at_least, require_within
 from ella.shaping.settings import RelevanceSettings
 
 if TYPE_CHECKING:
     from ella.ppo.settings import PPOSettings
     from ella.shaping.ella import EllaShaper
     from ella.shaping.relevance import AbstractRelevance
+    from ella.world.language import Language
     from ella.world.mixtures import Task
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,9 @@ DEFAULT_BONUS = 0.25
 PAPER_STEPS = {"putnext-room": 40, "putnext-maze": 40, "unlock-maze": 40, "combo-maze": 40}
 """The most steps of an optimal solution that the paper's lambda of 0.25 rests on, as it states for
 putnext-room. No number of steps allows its 0.5 on the other tasks."""
+
+LEAST_REWARD = 0.1
+"""What the environment pays for a success at the horizon."""
 
 SMALL_NETWORK = {"variant": "onehot", "width": 32, "instruction_width": 32, "head_width": 32}
 
@@ -63,6 +67,15 @@ class EllaMethod(Method):
     last_state: bool = False
     """Whether what a success's last action completed counts among what the success completed; the
     released code never looks at the state after an episode's last action."""
+    solvency: float | None = None
+    """The most a success is charged for its bonuses, as a share of its scaled reward; none for no
+    limit, as in the paper."""
+    in_order: bool = False
+    """Whether a low-level instruction is paid for only after the relevant ones that come before it
+    in successes."""
+    low_level: tuple[str, ...] = ()
+    """Tasks whose instructions together are the low-level ones; by default the task's own low-level
+    task."""
     optimal_steps: int | None = None
     """The most steps an optimal solution is assumed to need; a bonus beyond the bound that follows
     is warned of. By default what the paper's lambda rests on, 40, and the longest horizon for
@@ -78,53 +91,70 @@ class EllaMethod(Method):
     def __post_init__(self) -> None:
         require_at_least(self, 0, "bonus")
         require_at_least(self, 1, "optimal_steps", "max_completions")
+        require_within(self, 0, 1, "solvency")
 
     def resolved(self, task: "Task") -> Self:
-        from ella.shaping.oracle import low_level_of
-
-        longest, count = max(task.horizons), low_level_of(task).language.num_instructions
+        longest, count = max(task.horizons), self.low_level_of(task).num_instructions
         bonus = PAPER_BONUS.get(task.name, DEFAULT_BONUS) if self.bonus is None else self.bonus
         steps = self.optimal_steps or min(PAPER_STEPS.get(task.name, longest), longest)
         completions = self.max_completions or count
         return replace(self, bonus=bonus, optimal_steps=steps, max_completions=completions)
 
+    def low_level_of(self, task: "Task") -> "Language":
+        """The low-level instructions that these settings pay for on a task."""
+        from ella.shaping.low_level import low_level_language, low_level_tasks
+
+        return low_level_language(
+            low_level_tasks(task, self.low_level), self.termination.one_article
+        )
+
     def build(self, context: BuildContext) -> "EllaShaper":
-        from ella.offline.termination import termination_judge
-        from ella.shaping.ella import EllaShaper
-        from ella.shaping.oracle import low_level_of
+        from ella.offline.termination import find_termination
+        from ella.shaping.ella import ella_shaper
+        from ella.shaping.low_level import low_level_tasks
 
         method, task, ppo = self.resolved(context.task), context.task, context.ppo
         assert method.bonus is not None
         if warning := method.bound_warning(task, ppo):
             logger.warning(warning)
-        termination = termination_judge(
-            low_level_of(task),
+        termination = find_termination(
+            low_level_tasks(task, method.low_level),
             method.termination,
             examples=method.examples,
-            dtype=ppo.network.compute_dtype,
             trained=context.trained,
         )
-        return EllaShaper(
-            termination=termination,
-            relevance=method.judge(task),
+        counted = termination.record.get("false_alarms")
+        if counted and (warning := method.false_alarm_warning(task, ppo, counted)):
+            logger.warning(warning)
+        low_level = method.low_level_of(task)
+        return ella_shaper(
+            task,
+            termination.prepared(ppo.network.compute_dtype),
+            method.judge(task, low_level),
             bonus=method.bonus,
             discount=ppo.discount,
             reward_scale=ppo.reward_scale,
             recheck=method.recheck,
             neutralise=method.neutralise,
             last_state=method.last_state,
-            num_ids=task.language.num_ids,
+            solvency=method.solvency,
+            in_order=method.in_order,
+            low_level=low_level,
         )
 
     @abstractmethod
-    def judge(self, task: "Task") -> "AbstractRelevance":
+    def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         """Decides which low-level instructions are relevant."""
 
     def bound(self, task: "Task", ppo: "PPOSettings", steps: int) -> float:
         """The largest lambda if optimal solutions need at most that many steps."""
         from ella.shaping.bound import task_bound
 
-        return task_bound(task, ppo.discount, ppo.reward_scale, steps, self.max_completions)
+        bound = task_bound(
+            task, ppo.discount, ppo.reward_scale, steps, self.max_completions,
+            self.low_level_of(task).num_instructions,
+        )  # fmt: skip
+        return bound if self.solvency is None else self.solvency * bound
 
     def bound_warning(self, task: "Task", ppo: "PPOSettings") -> str | None:
         """One line if lambda exceeds what the assumptions in these resolved settings allow."""
@@ -144,6 +174,29 @@ class EllaMethod(Method):
         return (
             f"the bonus {self.bonus:g} exceeds {bound:.3g}, up to which optimal policies surely "
             f"stay optimal if solutions take at most {assumed}; {remedy}"
+        )
+
+    def false_alarm_warning(
+        self, task: "Task", ppo: "PPOSettings", counted: Mapping[str, float]
+    ) -> str | None:
+        """One line if bonuses paid by mistake would dominate: if random behaviour completes more
+        low-level instructions by mistake than rightly, or if a whole episode's mistakes are worth
+        more than the least a success brings."""
+        assert self.bonus is not None
+        longest = max(task.horizons)
+        per_step = counted["false_completions"] / counted["steps_per_episode"]
+        mistakes = min(per_step * longest, self.low_level_of(task).num_instructions)
+        least = LEAST_REWARD * ppo.reward_scale
+        if counted["false_completions"] <= counted["true_completions"] and (
+            self.bonus * mistakes <= least
+        ):
+            return None
+        return (
+            f"the termination classifier pays by mistake: {counted['false_completions']:.2g} false "
+            f"and {counted['true_completions']:.2g} true completions in an ordinary episode, "
+            f"bonuses of {self.bonus * mistakes:.2g} in {longest} steps where a late success "
+            f"brings {least:g}; train it on more episodes, or set --{self.name}.termination."
+            "false-alarms"
         )
 
 
@@ -193,7 +246,20 @@ class ELLA(EllaMethod):
             found["relevance"] = {**relevance, "update_every": frames}
         return found
 
-    def judge(self, task: "Task") -> "AbstractRelevance":
-        from ella.shaping.relevance import LearnedRelevance
+    def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
+        return learned_judge(task, low_level, self.relevance)
 
-        return LearnedRelevance(task, self.relevance)
+
+def learned_judge(
+    task: "Task",
+    low_level: "Language",
+    settings: RelevanceSettings,
+    *,
+    measure_unsolved: bool = False,
+) -> "AbstractRelevance":
+    """Relevance that is learned from successes, by the settings' labels."""
+    from ella.shaping.beliefs import BelievedRelevance
+    from ella.shaping.relevance import LearnedRelevance
+
+    learned = LearnedRelevance(task, settings, low_level, measure_unsolved=measure_unsolved)
+    return BelievedRelevance(learned) if settings.labels == "beliefs" else learned

@@ -190,6 +190,13 @@ def joined(*parts: TerminationExamples) -> TerminationExamples:
     )
 
 
+def with_channels(examples: TerminationExamples, channels: np.ndarray) -> TerminationExamples:
+    """The same examples in another language: instruction i has become `channels[i]`."""
+    return replace(
+        examples, done_ids=channels[examples.done_ids], undone_ids=channels[examples.undone_ids]
+    )
+
+
 @dataclass(frozen=True)
 class ExpertExamples:
     """From separate expert episodes."""

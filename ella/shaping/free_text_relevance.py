@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
 
 from ella.measurement import Mean, Measurements
-from ella.networks.relevance import RelevanceClassifier, relevance_matrix
+from ella.networks.relevance import relevance_classifier, relevance_matrix
 from ella.schedule import whole_iterations
 from ella.shaping import relevance_training
 from ella.shaping.relevance import LOG_HALF, AbstractRelevance, learn_everything, learn_from_dataset
@@ -57,7 +57,9 @@ class FreeTextRelevance(AbstractRelevance):
     num_sentences: Int32[Array, ""]
 
     def init(self, *, key: PRNGKeyArray) -> FreeTextLearner:
-        classifier = RelevanceClassifier(self.settings.network, vocabulary=self.vocabulary, key=key)
+        classifier = relevance_classifier(
+            self.settings.network, vocabulary=self.vocabulary, key=key
+        )
         return FreeTextLearner(
             learner=relevance_training.start(classifier),
             taught=jnp.zeros(self.vocabulary, bool).at[PADDING].set(True),

@@ -64,6 +64,16 @@ def _trained(policy: Policy) -> str:
 class StudioSession:
     """One episode at a time. Not safe for several threads: the server calls it under a lock."""
 
+    _first: Timestep
+    """The episode's reset."""
+    _timestep: Timestep
+    _actor: Actor
+    _outcome: str
+    """Empty while the episode runs."""
+    _events: list[dict[str, Any]]
+    _total: float
+    """Bonuses of the episode, charges included."""
+
     def __init__(self, name: str, seed_indices: Mapping[str, int]) -> None:
         """Begin with the cast `name`. `seed_indices` has all names to choose from, with the index
         of the seed that acts."""
@@ -153,7 +163,7 @@ class StudioSession:
 
     def _begin(self, timestep: Timestep) -> None:
         self._first = self._timestep = timestep
-        self._events: list[dict[str, Any]] = []
+        self._events = []
         self._outcome = ""
         self._total = 0.0
         self._actor = self._new_actor()
