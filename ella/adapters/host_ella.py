@@ -28,8 +28,9 @@ from ella.errors import InputError
 from ella.measurement import Measurements
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import EllaShaper, EllaState, EpisodeLedger
-from ella.shaping.free_text_relevance import STARTED, FreeTextRelevance
+from ella.shaping.free_text_relevance import STARTED, FreeTextLearner, FreeTextRelevance
 from ella.shaping.relevance import START_PROBLEM
+from ella.shaping.relevance_dataset import RelevanceDataset
 from ella.shaping.settings import RelevanceSettings
 from ella.shaping.termination import JudgedObservation, JudgedTermination
 from ella.trajectory import InstructionTable, Trajectory
@@ -137,7 +138,7 @@ class HostElla:
             num_ids=max_instructions,
         )
         start_key, self._key = jax.random.split(jax.random.key(seed))
-        self._state: EllaState = eqx.filter_jit(self._shaper.init)(0, key=start_key)
+        self._state: EllaState = _start(self._shaper, start_key)
         self._owner: object = None
         self._updates = 0
         self._warned = False
@@ -200,9 +201,11 @@ class HostElla:
         if new:
             padded = np.full(count, len(self._sentences.tokens), np.int32)
             padded[: len(new)] = new
-            self._state = _forget(self._state, padded)
+            state = replace(self._state, dataset=_forget(self._state.dataset, padded))
             if self._updates:
-                self._state = _meet(self._relevance, self._state, ids, self._sentences.tokens[ids])
+                met = _meet(self._relevance, state.relevance, ids, self._sentences.tokens[ids])
+                state = replace(state, relevance=met)
+            self._state = state
         shown = np.zeros_like(judged)
         if self._shaper.last_state and success.any():
             if last_observations is None:
@@ -359,10 +362,11 @@ class HostElla:
             sentences=jnp.asarray(self._sentences.tokens),
             num_sentences=jnp.asarray(len(self._sentences), jnp.int32),
         )
-        learned, measured = _learn(self._relevance, self._state, key)
+        state = self._state
+        learned, measured = _learn(self._relevance, state.relevance, state.dataset, key)
         if float(measured[STARTED].total) < float(measured[STARTED].count):
             raise InputError(START_PROBLEM)
-        self._state = learned
+        self._state = replace(state, relevance=learned)
         self._updates += 1
 
     def _add(self, measured: Measurements) -> None:
@@ -371,6 +375,11 @@ class HostElla:
                 continue
             pair = np.array([mean.total, mean.count], np.float64)
             self._sums[name] = self._sums.get(name, 0) + pair
+
+
+@eqx.filter_jit
+def _start(shaper: EllaShaper, key: PRNGKeyArray) -> EllaState:
+    return shaper.init(0, key=key)
 
 
 @eqx.filter_jit
@@ -403,27 +412,27 @@ def _shape(
 
 
 @eqx.filter_jit
-def _forget(state: EllaState, ids: Int32[np.ndarray, " B"]) -> EllaState:
+def _forget(dataset: RelevanceDataset, ids: Int32[np.ndarray, " B"]) -> RelevanceDataset:
     """What was known of other sentences that had these ids before."""
-    return replace(state, dataset=relevance_dataset.forget(state.dataset, jnp.asarray(ids)))
+    return relevance_dataset.forget(dataset, jnp.asarray(ids))
 
 
 @eqx.filter_jit
 def _meet(
     relevance: FreeTextRelevance,
-    state: EllaState,
+    state: FreeTextLearner,
     ids: Int32[np.ndarray, " B"],
     tokens: Int32[np.ndarray, "B n"],
-) -> EllaState:
-    instructions = InstructionTable(ids=jnp.asarray(ids), tokens=jnp.asarray(tokens))
-    met = relevance.meet(state.relevance, instructions)
-    return replace(state, relevance=met)
+) -> FreeTextLearner:
+    return relevance.meet(state, InstructionTable(ids=jnp.asarray(ids), tokens=jnp.asarray(tokens)))
 
 
 @eqx.filter_jit
 def _learn(
-    relevance: FreeTextRelevance, state: EllaState, key: PRNGKeyArray
-) -> tuple[EllaState, Measurements]:
-    iteration = jnp.zeros((), jnp.int32)
-    learned, measured = relevance.fit(state.relevance, state.dataset, iteration, key=key)
-    return replace(state, relevance=learned), measured
+    relevance: FreeTextRelevance,
+    state: FreeTextLearner,
+    dataset: RelevanceDataset,
+    key: PRNGKeyArray,
+) -> tuple[FreeTextLearner, Measurements]:
+    """Independent of the number of environments, so that it is compiled once."""
+    return relevance.fit(state, dataset, jnp.zeros((), jnp.int32), key=key)
