@@ -1,7 +1,7 @@
 """Observations of any Box, Discrete, Dict or Tuple space as named arrays that a network reads."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import equinox as eqx
@@ -33,10 +33,6 @@ class Part:
     @property
     def is_picture(self) -> bool:
         return len(self.shape) == 3
-
-    def table(self) -> dict[str, Any]:
-        """JSON values for the constructor."""
-        return asdict(self)
 
 
 def numeric_parts(observations: Any) -> dict[str, np.ndarray]:
@@ -101,7 +97,7 @@ class PartEncoder(eqx.Module):
             self.size = int(np.prod(part.shape, dtype=int)) * values
             return
         height, width, depth = self._picture_shape()
-        layers = []
+        layers: list[eqx.nn.Conv2d] = []
         inputs = depth * values
         while not layers or max(height, width) > LARGEST_MAP:
             stride = 2 if max(height, width) > LARGEST_MAP else 1
@@ -121,15 +117,15 @@ class PartEncoder(eqx.Module):
         found = (jnp.asarray(mean, jnp.float32), jnp.asarray(np.maximum(spread, 1e-6), jnp.float32))
         return eqx.tree_at(lambda encoder: (encoder.mean, encoder.spread), self, found)
 
-    def __call__(self, example: Array) -> Float[Array, " size"]:
-        part = self.part
+    def __call__(self, example: Array | np.ndarray) -> Float[Array, " size"]:
+        part, values = self.part, jnp.asarray(example)
         if part.is_picture and self._is_channel_first():
-            example = jnp.moveaxis(example, 0, -1)
+            values = jnp.moveaxis(values, 0, -1)
         if part.coding == "codes":
-            read = jax.nn.one_hot(example.astype(jnp.int32), part.num_codes)
-            read = read.reshape(*example.shape[:-1], -1)
+            codes = jax.nn.one_hot(values.astype(jnp.int32), part.num_codes)
+            read = codes.reshape(*values.shape[:-1], -1)
         else:
-            read = (example.astype(jnp.float32) - self.mean) / self.spread
+            read = (values.astype(jnp.float32) - self.mean) / self.spread
         if not part.is_picture:
             return read.reshape(-1)
         maps = jnp.moveaxis(read, -1, 0)

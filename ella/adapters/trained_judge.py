@@ -1,7 +1,7 @@
 """A judge learned from labelled observations of any environment."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ class JudgeNetwork(eqx.Module):
         self.head = eqx.nn.Linear(width, num_instructions, key=keys[1])
         self.prior = jnp.zeros(num_instructions)
 
-    def __call__(self, observation: dict[str, Array]) -> Float[Array, " L"]:
+    def __call__(self, observation: Mapping[str, Array | np.ndarray]) -> Float[Array, " L"]:
         """Of observations with as many 1 as 0."""
         read = [self.encoders[name](observation[name]) for name in sorted(self.encoders)]
         return self.head(self.hidden(jnp.concatenate(read)))
