@@ -22,7 +22,7 @@ SMALLER = {
     "steps = 200_000": "steps = 2048",
     "num_envs, steps = 64, 500_000": "num_envs, steps = 4, 256",
     "num_envs, steps = 16, 500_000": "num_envs, steps = 4, 256",
-    "n_steps=64, batch_size=512": "n_steps=64, batch_size=64",
+    "batch_size=512": "batch_size=64",
     "num_episodes, training_steps = 300, 1000": "num_episodes, training_steps = 20, 20",
 }
 """Numbers that take minutes on a GPU, and what the tests put in their place."""
@@ -52,6 +52,8 @@ images, texts, labels = [np.zeros((7, 7, 3))] * 2, ["go to the red ball"] * 2, [
 """What a page leaves to its reader."""
 INDEPENDENT = ("README.md", "docs/methods.md")
 """Pages whose blocks each stand alone; on others a block may use names of those before it."""
+LONG = ("docs/gymnasium.md", "docs/own-environment.md")
+"""Pages that compile and train in every block."""
 ALL_PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 
 
@@ -73,9 +75,10 @@ def run(codes: list[str], page: str, folder: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT / "examples")])
     (folder / "policies").mkdir()
     names: dict = {}
-    exec(PREPARED.get(page, TINY if page in INDEPENDENT else ""), names)
-    for code in codes:
-        exec(smaller(code), names)
+    shrunk = [smaller(code) for code in codes]
+    exec(TINY if any("TINY" in code for code in shrunk) else PREPARED.get(page, ""), names)
+    for code in shrunk:
+        exec(code, names)
 
 
 @pytest.mark.slow
@@ -90,7 +93,12 @@ def test_code_blocks_run_as_written(page, index, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", [page for page in ALL_PAGES if page not in INDEPENDENT and blocks(page)]
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.thorough if page in LONG else ())
+        for page in ALL_PAGES
+        if page not in INDEPENDENT and blocks(page)
+    ],
 )
 def test_pages_run_from_top_to_bottom(page, tmp_path, monkeypatch):
     run(blocks(page), page, tmp_path, monkeypatch)
