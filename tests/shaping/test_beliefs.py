@@ -64,7 +64,9 @@ def learned(relevance: BelievedRelevance, solved: np.ndarray) -> tuple[np.ndarra
             dataset, episodes.ids, episodes.completed, episodes.success
         )
         state = relevance.observe(state, episodes)
-        state, measured = relevance.fit(state, dataset, jnp.int32(0), key=key)
+        state, measured = relevance.fit(
+            state, dataset, jnp.int32(0), frames_per_iteration=STEPS * ENVS, key=key
+        )
         return state, dataset, measured
 
     state = jax.jit(lambda key: relevance.init(key=key))(jax.random.key(0))
