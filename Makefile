@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 
-.PHONY: help demo test test-all lint clean
+.PHONY: help demo docs test test-all lint clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -41,6 +41,15 @@ test: $(VENV)/.dev-installed lint  ## Check and test; what to run before every c
 test-all: test  ## Test Ray, several processes, full disks and long comparisons too
 	$(PYTEST) -m thorough
 	ELLA_TEST_OPTIMISED=1 $(PYTEST) -m "not thorough" $(OPTIMISED)
+
+$(VENV)/.docs-installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs-installed  ## Build the documentation site; broken links are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open .cache/site/index.html"
 
 clean:  ## Remove the environment, caches and demo files
 	rm -rf $(VENV) .cache demo

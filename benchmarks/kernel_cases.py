@@ -203,35 +203,10 @@ def convolution_case(grid: int, pool: int) -> Callable[[Scale], Case]:
 
 def first_case(s: Scale) -> Case:
     def call(norm: Normalisation, weight: Array, image: Array) -> Array:
-        patches = film.pooled_patches(image, 2, film.POOL)
-        return norm.pooled_product(patches, weight.astype(s.dtype), None)[0]
+        return norm.pooled(film.convolved_windows(image, weight.astype(s.dtype)), None)[0]
 
     image = s.images(s.steps, s.rows, dtype=s.dtype)
     return Case(call, (s.norm(), s.normal(12, s.width)), (image,))
-
-
-def pooled_product_case(s: Scale) -> Case:
-    return Case(
-        lambda norm, weight, x: norm.pooled_product(x, weight, None)[0],
-        (s.norm(), s.normal(12, s.width, dtype=s.dtype)),
-        (s.patches(),),
-    )
-
-
-def product_moments_case(s: Scale) -> Case:
-    return Case(
-        lambda weight, norm, x: norm.product_moments(x, weight)[:2],
-        (s.normal(12, s.width, dtype=s.dtype),),
-        (s.norm(), s.patches()),
-    )
-
-
-def product_maximum_case(s: Scale) -> Case:
-    return Case(
-        lambda weight, x, signs: normalisation._signed_maximum_of_product(x, weight, signs),
-        (s.normal(12, s.width, dtype=s.dtype),),
-        (s.patches(), s.signs()),
-    )
 
 
 def maximum_case(s: Scale) -> Case:
@@ -337,32 +312,8 @@ KERNELS: dict[str, Kernel] = {
     ),
     "first-convolution": Kernel(
         "XLA's convolution, then pooled",
-        (
-            (film, "pooled_patches", lambda x, kernel, pool: x),
-            (Normalisation, "pooled_product", plain.pooled_convolution),
-        ),
+        ((film, "convolved_windows", plain.convolved_windows),),
         first_case,
-    ),
-    "pooled-product": Kernel(
-        "the product, then pooled",
-        ((Normalisation, "pooled_product", plain.pooled_product),),
-        pooled_product_case,
-    ),
-    "product-moments": Kernel(
-        "moments of the product",
-        ((Normalisation, "product_moments", lambda self, x, w: self.batch_moments(x @ w)),),
-        product_moments_case,
-    ),
-    "product-maximum": Kernel(
-        "the product, then its signed maximum",
-        (
-            (
-                normalisation,
-                "_signed_maximum_of_product",
-                lambda x, w, signs: normalisation._signed_maximum(x @ w, signs),
-            ),
-        ),
-        product_maximum_case,
     ),
     "signed-maximum": Kernel(
         "jnp.max", ((normalisation, "_signed_maximum", plain.signed_maximum),), maximum_case

@@ -110,17 +110,9 @@ def pooled(self: Normalisation, x: Array, running: PyTree) -> tuple[Array, PyTre
     return y.max(axis=-2), found
 
 
-def pooled_product(
-    self: Normalisation, x: Array, weight: Array, running: PyTree
-) -> tuple[Array, PyTree]:
-    return self.pooled(jnp.matmul(x, weight), running)
-
-
-def pooled_convolution(
-    self: Normalisation, x: Array, weight: Array, running: PyTree
-) -> tuple[Array, PyTree]:
-    kernel = weight.reshape(2, 2, -1, weight.shape[-1])
-    return self.pooled(by_window(convolution(x, kernel), film.POOL), running)
+def convolved_windows(image: Array, matrix: Array) -> Array:
+    kernel = matrix.reshape(2, 2, -1, matrix.shape[-1])
+    return by_window(convolution(image, kernel), film.POOL)
 
 
 def signed_maximum(x: Array, signs: Array) -> Array:

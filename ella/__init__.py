@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ella import world
     from ella.adapters.host_ella import HostElla
+    from ella.adapters.stable_baselines3 import ShapedVecEnv
+    from ella.adapters.trained_judge import TrainedJudge
     from ella.errors import InputError
     from ella.methods.ella import ELLA
     from ella.methods.ella_oracle import ELLAOracle
@@ -81,6 +83,8 @@ _HOMES = {
     "NoveldShaper": "ella.shaping.noveld",
     # other environments and trainers
     "HostElla": "ella.adapters.host_ella",
+    "ShapedVecEnv": "ella.adapters.stable_baselines3",
+    "TrainedJudge": "ella.adapters.trained_judge",
     "InputError": "ella.errors",
 }
 """The module of every public name, and its name there if it is another."""
@@ -119,6 +123,8 @@ __all__ = [
     "RndShaper",
     "NoveldShaper",
     "HostElla",
+    "ShapedVecEnv",
+    "TrainedJudge",
     "InputError",
     "world",
     "__version__",

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ella.commands.options import parse
-from ella.errors import InputError, unknown_name
+from ella.errors import InputError, is_out_of_memory, unknown_name
 
 COMMANDS = {
     "tasks": "list the tasks",
     "show": "record a video of a task or of a trained run",
     "play": "play a task with the keyboard",
+    "studio": "watch an agent step by step in a local web page, and take over",
     "train": "train agents",
     "eval": "measure a trained run on fresh levels",
     "offline": "learn from expert episodes of low-level tasks, ahead of training",
@@ -38,6 +39,7 @@ TRAIN_EXTRA = {"matplotlib", "PIL", "rich"}
 
 EXIT_BROKEN_PIPE = 128 + 13
 """As a shell reports a command that SIGPIPE ended."""
+EXIT_INTERRUPTED = 128 + 2
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -45,8 +47,19 @@ def main(words: Sequence[str] | None = None) -> int:
     # Tracing allocates much that stays: looking through it for garbage takes time and finds little.
     gc.set_threshold(100_000, 50, 50)
     _log_to_standard_error()
+    status = _status(list(sys.argv[1:] if words is None else words))
+    if words is None and status == EXIT_INTERRUPTED:
+        # What can be saved is saved; JAX would wait for compiled code that is still running.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
+
+
+def _status(words: list[str]) -> int:
+    """The exit status of a command; what went wrong becomes one line."""
     try:
-        status = _answer(list(sys.argv[1:] if words is None else words))
+        status = _answer(words)
         sys.stdout.flush()
         return status
     except InputError as error:
@@ -76,9 +89,14 @@ def main(words: Sequence[str] | None = None) -> int:
         place = f"{error.filename}: " if error.filename else ""
         print(f"ella: {place}{error.strerror}", file=sys.stderr)
         return 2
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        print("ella: out of memory; choose smaller sizes (see --help)", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("ella: interrupted", file=sys.stderr)
-        return 130
+        return EXIT_INTERRUPTED
 
 
 class _PlainFormatter(logging.Formatter):

@@ -47,9 +47,10 @@ def write_durably(path: Path, text: str) -> None:
     replace_durably(path, text.encode())
 
 
-def remove_unfinished(directory: Path) -> None:
-    """Remove what killed processes left; no other process may be writing to the directory."""
-    for path in directory.glob(f".*{UNFINISHED}"):
+def remove_unfinished(directory: Path, name: str = "*") -> None:
+    """Remove what killed processes left of the files of that name, or of all; no other process may
+    be writing them."""
+    for path in directory.glob(f".{name}.*{UNFINISHED}"):
         path.unlink(missing_ok=True)
 
 

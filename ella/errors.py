@@ -12,6 +12,18 @@ class InputError(ValueError):
     """
 
 
+class OutOfMemoryError(InputError):
+    """A computation that does not fit into the memory of the device or the host."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python or XLA found too little memory. XLA's error is told by its text, so that this
+    needs no JAX."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+    )
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
     """An error for a name that is not in a list, with the nearest names that are."""
     known = list(known)

@@ -3,12 +3,14 @@
 import gc
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from real_browser import Browser
     from tiny_runs import WholeRun
 
 CACHE = Path(__file__).resolve().parent.parent / ".cache" / "jax"
@@ -69,6 +71,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> "WholeRun":
 
     folder = tmp_path_factory.getbasetemp()
     return trained_once(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
+    """Chromium; tests are skipped where it is not installed."""
+    from real_browser import start_browser
+
+    found = start_browser(tmp_path_factory.mktemp("profile"))
+    yield found
+    found.close()
 
 
 @pytest.fixture(autouse=True)

@@ -23,9 +23,10 @@ from ella.episodes.trained import trained_actor
 from ella.intervals import Interval
 from ella.networks.actor_critic import act
 from ella.runs.checkpoint import FORMAT_VERSION, KIND, CheckpointStore
+from ella.runs.config_file import read_run
 from ella.runs.metrics import CLOCK_COLUMNS, read_rows
 from ella.runs.policies import load_policy
-from ella.runs.training_run import stop_signals
+from ella.runs.stop_signals import stop_signals
 from ella.settings_table import to_json
 from ella.world import compiled, make
 
@@ -309,7 +310,9 @@ def test_the_bound_of_the_paper(capsys):
     found = []
     for steps in (("--steps", "128"), ("--steps", "100"), ()):
         assert main(["bound", "putnext-room", *steps]) == 0
-        found.append(capsys.readouterr().out.splitlines()[0])
+        first, *others = capsys.readouterr().out.splitlines()
+        assert any(line.endswith(f"a warning beyond {first}") for line in others)
+        found.append(first)
     assert found == ["0.0153", "0.0604", "0.267"]
 
 
@@ -361,6 +364,52 @@ def test_a_run_that_is_refused_leaves_nothing_behind(capsys, tmp_path):
     assert "has no low-level task" in refusal(capsys, *start, "--method", "ella")
     assert "devices is 99" in refusal(capsys, *start, "--devices", 99)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_too_little_memory_is_one_line_and_leaves_nothing_behind(capsys, config, tmp_path):
+    out = tmp_path / "run"
+    start = ("train", "goto-small", "--config", config, "--out", out)
+    words = [*start, "--ppo.num-envs", 10**9]
+    assert main([str(word) for word in words]) == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line.startswith("ella: out of memory with 2 x 1,000,000,000 environments")
+    assert "lower --ppo.num-envs" in line
+    assert not out.exists()
+
+
+@pytest.mark.slow
+def test_a_resume_without_a_checkpoint_warns_that_it_restarts(whole, tmp_path, capsys):
+    out = tmp_path / "run"
+    out.mkdir()
+    shutil.copy(whole.directory / "config.json", out)
+    words = ("train", "--resume", "--out", out, "--frames", 96)
+    assert main([str(word) for word in words]) == 0
+    said = capsys.readouterr().err
+    assert f"warning: {out} has no checkpoint: training restarts from frame 0\n" in said
+    assert said.splitlines()[0].startswith("training PPO on goto-small")
+
+
+@pytest.mark.thorough
+def test_the_first_ctrl_c_in_the_offline_stage_stops_and_can_be_resumed(tmp_path, monkeypatch):
+    monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        command("train", "unlock-maze", "--method", "ella", "--preset", "small", "--out", out),
+        stderr=PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    line = ""
+    while not line.startswith("collecting"):
+        line = process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    said = process.stderr.read()
+    assert process.wait() == 130
+    assert said.splitlines()[-1] == (
+        f"interrupted at 0 frames a seed in {out}; resume with: ella train --resume --out {out}"
+    )
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+    assert read_run(out)[1].method.name == "ella"
 
 
 def test_no_policy_where_one_is_asked_for(capsys, tmp_path):

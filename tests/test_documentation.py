@@ -1,9 +1,15 @@
 """Code blocks of the README and of docs, executed with smaller numbers."""
 
 import re
+import shlex
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from ella.cli import _MODULES
+from ella.commands.options import parse
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALLER = {
@@ -13,6 +19,11 @@ SMALLER = {
     'preset="small", frames=100_000': "**TINY",
     'preset="small", frames=20_000': "**TINY",
     "jax.random.key(0), 8)": "jax.random.key(0), 2)",
+    "steps = 200_000": "steps = 2048",
+    "num_envs, steps = 64, 500_000": "num_envs, steps = 4, 256",
+    "num_envs, steps = 16, 500_000": "num_envs, steps = 4, 256",
+    "batch_size=512": "batch_size=64",
+    "num_episodes, training_steps = 300, 1000": "num_episodes, training_steps = 20, 20",
 }
 """Numbers that take minutes on a GPU, and what the tests put in their place."""
 TINY = """
@@ -32,6 +43,20 @@ TINY = {"frames": 2 * 32, "ppo": _tiny.ppo, "log_every": 1}
 """
 
 
+PREPARED = {
+    "docs/offline.md": """
+import numpy as np
+images, texts, labels = [np.zeros((7, 7, 3))] * 2, ["go to the red ball"] * 2, [0, 1]
+"""
+}
+"""What a page leaves to its reader."""
+INDEPENDENT = ("README.md", "docs/methods.md")
+"""Pages whose blocks each stand alone; on others a block may use names of those before it."""
+LONG = ("docs/gymnasium.md", "docs/own-environment.md")
+"""Pages that compile and train in every block."""
+ALL_PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+
+
 def blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
 
@@ -43,22 +68,60 @@ def smaller(code: str) -> str:
     return code
 
 
-PAGES = [
-    (page, index) for page in ("README.md", "docs/methods.md") for index in range(len(blocks(page)))
-]
+def run(codes: list[str], page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Execute blocks one after the other, in a folder of their own."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("ELLA_CACHE", str(ROOT / ".cache" / "ella"))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT / "examples")])
+    (folder / "policies").mkdir()
+    names: dict = {}
+    shrunk = [smaller(code) for code in codes]
+    exec(TINY if any("TINY" in code for code in shrunk) else PREPARED.get(page, ""), names)
+    for code in shrunk:
+        exec(code, names)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("page", "index"), PAGES, ids=lambda part: str(part))
+@pytest.mark.parametrize(
+    ("page", "index"),
+    [(page, index) for page in INDEPENDENT for index in range(len(blocks(page)))],
+    ids=lambda part: str(part),
+)
 def test_code_blocks_run_as_written(page, index, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ELLA_CACHE", str(ROOT / ".cache" / "ella"))
-    (tmp_path / "policies").mkdir()
-    names: dict = {}
-    exec(TINY, names)
-    exec(smaller(blocks(page)[index]), names)
+    run([blocks(page)[index]], page, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.thorough if page in LONG else ())
+        for page in ALL_PAGES
+        if page not in INDEPENDENT and blocks(page)
+    ],
+)
+def test_pages_run_from_top_to_bottom(page, tmp_path, monkeypatch):
+    run(blocks(page), page, tmp_path, monkeypatch)
 
 
 def test_every_large_number_is_still_in_the_pages():
-    text = "".join("".join(blocks(page)) for page in ("README.md", "docs/methods.md"))
-    assert all(large in text for large in SMALLER)
+    text = "".join("".join(blocks(page)) for page in ALL_PAGES)
+    assert [large for large in SMALLER if large not in text] == []
+
+
+def commands(page: str) -> list[list[str]]:
+    """The words after `ella` of every command line in the page's fenced blocks."""
+    fenced = re.findall(
+        r"^```(?:bash|sh|console)?\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S
+    )
+    lines = "\n".join(fenced).replace("\\\n", " ").splitlines()
+    found = [shlex.split(line, comments=True) for line in lines if re.match(r"\S*ella ", line)]
+    return [words[1:] for words in found]
+
+
+@pytest.mark.parametrize("page", [page for page in ALL_PAGES if commands(page)])
+def test_commands_of_the_pages_have_the_options_they_are_given(page):
+    for name, *words in commands(page):
+        module = import_module(f"ella.commands.{_MODULES.get(name, name)}")
+        sections = module.sections() if hasattr(module, "sections") else {}
+        parse(module.Arguments, words, prog=f"ella {name}", sections=sections)

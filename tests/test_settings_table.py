@@ -8,6 +8,8 @@ import pytest
 
 from ella.errors import InputError
 from ella.runs.config_file import read_config, read_run, write_config
+from ella.schedule import whole_iterations
+from ella.training import presets
 from ella.training.settings import LogSettings, TrainingSettings, from_table, to_table
 from ella.world.tasks import find
 
@@ -74,6 +76,14 @@ def test_every_committed_run_reads_back():
         assert spec.name == table["task"]["name"]
         assert settings.method.name == table["method"]
         assert (settings.seeds, settings.frames) == (table["seeds"], table["frames"])
+        if table.get("format_version", 1) < 3:
+            assert settings.log_iterations == table["log"]["every"]
+            assert settings.checkpoint_iterations == table["log"]["checkpoint_every"]
+            assert settings.log.every == table["log"]["every"] * settings.ppo.frames_per_iteration
+            if settings.method.name == "ella":
+                frames = settings.method.relevance.update_every
+                before = table["ella"]["relevance"]["update_every"]
+                assert frames == before * settings.ppo.frames_per_iteration
         for part in settings.method.parts:
             assert all(
                 value is not None or name == "examples" for name, value in part.values().items()
@@ -92,3 +102,30 @@ def test_the_oracle_of_format_version_1(tmp_path):
     _, settings = read_run(tmp_path)
     assert (settings.method.bonus, settings.method.recheck) == (0.25, False)
     assert settings.method.after_frames == 77
+
+
+@pytest.mark.parametrize(
+    ("frames", "iterations"), [(1, 1), (2559, 1), (3839, 1), (3840, 2), (128_000, 50)]
+)
+def test_frames_of_a_schedule_are_rounded_to_whole_iterations(frames, iterations):
+    assert whole_iterations(frames, 2560) == iterations
+
+
+@pytest.mark.parametrize(("preset", "update"), [("paper", 50), ("onehot", 50), ("small", 50)])
+def test_presets_log_and_learn_as_often_as_they_did_when_iterations_were_counted(preset, update):
+    settings = presets.find(preset, "ella")
+    assert (settings.log_iterations, settings.checkpoint_iterations) == (20, 200)
+    frames = settings.method.relevance.update_every
+    assert whole_iterations(frames, settings.ppo.frames_per_iteration) == update
+
+
+@pytest.mark.parametrize(
+    ("preset", "frames", "log", "update"), [("wide", 81_920, 5, 2), ("wide-8gb", 20_480, 20, 6)]
+)
+def test_wide_presets_keep_the_paper_s_schedule_in_frames(preset, frames, log, update):
+    settings = presets.find(preset, "ella")
+    assert settings.ppo.frames_per_iteration == frames
+    assert settings.log_iterations == log
+    assert settings.method.relevance == presets.find("paper", "ella").method.relevance
+    assert whole_iterations(settings.method.relevance.update_every, frames) == update
+    assert settings.ppo.pool_size == 0

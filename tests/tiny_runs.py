@@ -35,7 +35,9 @@ TINY = TrainingSettings(
         pool_size=8,
         unroll=1,
     ),
-    log=LogSettings(every=3, checkpoint_every=6, tensorboard=False),
+    log=LogSettings(
+        every=3 * FRAMES_PER_ITERATION, checkpoint_every=6 * FRAMES_PER_ITERATION, tensorboard=False
+    ),
 )
 WHOLE_ITERATIONS = 60
 WHOLE = replace(

@@ -11,7 +11,8 @@ from jaxtyping import PRNGKeyArray
 from ella.errors import InputError, unknown_name
 from ella.world import Observation, State, TaskSpec, Timestep, compiled, describe, make
 from ella.world.encoding import NUM_ACTIONS, NUM_COLOURS, NUM_STATES, NUM_TYPES, VIEW_SIZE
-from ella.world.grammar import CONNECTORS, VOCABULARY_SIZE, Language
+from ella.world.grammar import CONNECTORS, VOCABULARY_SIZE
+from ella.world.language import AbstractLanguage
 from ella.world.render import TILE_SIZE, frame, text_frame
 
 MISSIONS = ("tokens", "text")
@@ -105,7 +106,7 @@ class EllaEnv(gymnasium.Env[dict[str, Any], Any]):
         return values, {"mission": text, "instruction_id": instruction_id}
 
 
-def observation_space(language: Language, mission: str) -> spaces.Dict:
+def observation_space(language: AbstractLanguage, mission: str) -> spaces.Dict:
     """The space of one environment's observations.
 
     The image's bounds are those of its numbers, not 0..255: libraries that look for pictures to

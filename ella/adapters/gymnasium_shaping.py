@@ -41,7 +41,7 @@ def told_mission(observation: Any, info: dict[str, Any]) -> str:
 
 
 class ShapedVectorEnv(VectorWrapper):
-    """A vector environment whose rewards are `reward_scale` times its own plus ELLA's bonuses.
+    """A vector environment whose rewards are its own plus ELLA's bonuses, times `reward_scale`.
 
     `infos["unshaped_reward"]` holds its own rewards. A success is an episode that terminated with
     a positive reward, or whatever `infos["is_success"]` says where an environment tells it.
@@ -107,7 +107,11 @@ class ShapedVectorEnv(VectorWrapper):
             "unshaped_reward": rewards,
             "_unshaped_reward": np.ones(self.num_envs, bool),
         }
-        return observations, self.reward_scale * rewards + bonus, terminated, truncated, infos
+        return observations, self.reward_scale * (rewards + bonus), terminated, truncated, infos
+
+    def close(self, **kwargs: Any) -> None:
+        self.ella.warn_if_not_updated()
+        super().close(**kwargs)
 
     def _take(self, observations: Any, infos: dict[str, Any], begun: np.ndarray) -> None:
         self._observations = copied(observations)
@@ -166,8 +170,12 @@ class ShapedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             owner=self,
         )
         self._batch, self._first = _batch_of_one(observation), False
-        shaped = self.reward_scale * float(reward) + float(bonus[0])
+        shaped = self.reward_scale * (float(reward) + float(bonus[0]))
         return observation, shaped, terminated, truncated, {**info, "unshaped_reward": reward}
+
+    def close(self) -> None:
+        self.ella.warn_if_not_updated()
+        super().close()
 
 
 def successes(

@@ -1,5 +1,6 @@
 """ELLA for environments and trainers that step on the host, whatever their observations are."""
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
+from ella.adapters.bonus_share import excess_warning
 from ella.adapters.sentences import Sentences
+from ella.adapters.update_schedule import UpdateSchedule
 from ella.array_file import (
     DamagedFileError,
     MismatchedArraysError,
@@ -25,17 +28,20 @@ from ella.errors import InputError
 from ella.measurement import Measurements
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import EllaShaper, EllaState, EpisodeLedger
-from ella.shaping.free_text_relevance import STARTED, FreeTextRelevance
+from ella.shaping.free_text_relevance import STARTED, FreeTextLearner, FreeTextRelevance
 from ella.shaping.relevance import START_PROBLEM
+from ella.shaping.relevance_dataset import RelevanceDataset
 from ella.shaping.settings import RelevanceSettings
 from ella.shaping.termination import JudgedObservation, JudgedTermination
 from ella.trajectory import InstructionTable, Trajectory
+
+logger = logging.getLogger(__name__)
 
 Judge = Callable[[Any], np.ndarray]
 """Observations of B environments, as the environments return them, to bool[B, L]: which of the L
 low-level instructions each observation shows carried out."""
 KIND = "HostElla"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 NEED_REWARDS = ("insolvent_successes", "success_net_reward")
 """Measurements that are left out here: HostElla sees successes, not their rewards."""
 
@@ -46,17 +52,24 @@ class HostElla:
 
     Args:
         low_level: The L low-level instructions, in words.
-        judge: Says which of them an observation shows carried out.
-        bonus: Lambda, in units of the reward as the learner gets it.
+        judge: Returns which of them an observation shows carried out.
+        bonus_share: Lambda, as a share of `success_reward`. A warning is logged if bonuses of this
+            size can make a failure worth more than a success (`ella.adapters.bonus_share`).
+        success_reward: The reward of a success, as the environment gives it; the least one if
+            successes differ.
+        solution_steps: The most steps a solution takes, for that warning; discounting is left out
+            of it if not given.
+        max_completions: The most low-level instructions one episode can complete, for that
+            warning; all of them if not given.
         discount: The learner's.
-        reward_scale: What the learner multiplies the environment's reward by; only measurements
-            depend on it.
         recheck: Whether an instruction that was not relevant when first completed can still be
             paid for once it is.
         neutralise: Whether a success takes the episode's bonuses back with its last reward.
         last_state: Whether what a success's last action completed counts among what it completed.
         relevance: The relevance classifier; its `update_every` is not used.
-        update_every: Steps, of all environments together, between updates of the classifier.
+        first_update: Steps, of all environments together, before the classifier is updated for the
+            first time. Later intervals are half the steps so far.
+        update_every: The longest interval. Every update waits for a new success.
         max_instructions: The most high-level instructions that are remembered, at least one for
             each environment. Where there are more, the least recently used one is forgotten, with
             what its successes showed; what the classifier learned from them stays.
@@ -70,13 +83,16 @@ class HostElla:
         low_level: Sequence[str],
         judge: Judge,
         *,
-        bonus: float = 0.25,
+        bonus_share: float = 0.02,
+        success_reward: float = 1.0,
+        solution_steps: int | None = None,
+        max_completions: int | None = None,
         discount: float = 0.99,
-        reward_scale: float = 1.0,
         recheck: bool = True,
         neutralise: bool = True,
         last_state: bool = True,
         relevance: RelevanceSettings | None = None,
+        first_update: int = 2_000,
         update_every: int = 128_000,
         max_instructions: int = 4096,
         max_words: int = 16,
@@ -85,16 +101,18 @@ class HostElla:
     ) -> None:
         if isinstance(low_level, str) or not low_level:
             raise InputError("low_level must be a list of at least one instruction")
-        if update_every < 1:
-            raise InputError(f"update_every must be >= 1, got {update_every}")
-        if not 0 <= bonus < math.inf:
-            raise InputError(f"bonus must be >= 0, got {bonus:g}")
+        if not 0 <= bonus_share < math.inf:
+            raise InputError(f"bonus_share must be >= 0, got {bonus_share:g}")
+        if not 0 < success_reward < math.inf:
+            raise InputError(f"success_reward must be > 0, got {success_reward:g}")
         if not 0 < discount <= 1:
             raise InputError(f"discount must lie in (0, 1], got {discount:g}")
-        if reward_scale <= 0:
-            raise InputError(f"reward_scale must be > 0, got {reward_scale:g}")
+        completions = len(low_level) if max_completions is None else max_completions
+        if warning := excess_warning(bonus_share, completions, discount, solution_steps):
+            logger.warning(warning)
         self.low_level = tuple(low_level)
-        self.update_every = update_every
+        self.discount = discount
+        self._schedule = UpdateSchedule(first_update, update_every)
         self._judge = judge
         self._sentences = Sentences(max_instructions, max_words, vocabulary)
         low_tokens = self._sentences.encoded(self.low_level)
@@ -111,19 +129,19 @@ class HostElla:
         self._shaper = EllaShaper(
             termination=JudgedTermination(),
             relevance=self._relevance,
-            bonus=bonus,
+            bonus=bonus_share * success_reward,
             discount=discount,
-            reward_scale=reward_scale,
+            reward_scale=1.0,
             recheck=recheck,
             neutralise=neutralise,
             last_state=last_state,
             num_ids=max_instructions,
         )
         start_key, self._key = jax.random.split(jax.random.key(seed))
-        self._state: EllaState = eqx.filter_jit(self._shaper.init)(0, key=start_key)
+        self._state: EllaState = _start(self._shaper, start_key)
         self._owner: object = None
-        self._steps = 0
         self._updates = 0
+        self._warned = False
         self._sums: dict[str, np.ndarray] = {}
 
     @property
@@ -154,7 +172,7 @@ class HostElla:
         last_observations: Any = None,
         owner: object = None,
     ) -> np.ndarray:
-        """The bonus float32[B] of one step of every environment.
+        """The bonus float32[B] of one step of every environment, in units of its reward.
 
         Args:
             observations: Those before the action.
@@ -183,9 +201,11 @@ class HostElla:
         if new:
             padded = np.full(count, len(self._sentences.tokens), np.int32)
             padded[: len(new)] = new
-            self._state = _forget(self._state, padded)
+            state = replace(self._state, dataset=_forget(self._state.dataset, padded))
             if self._updates:
-                self._state = _meet(self._relevance, self._state, ids, self._sentences.tokens[ids])
+                met = _meet(self._relevance, state.relevance, ids, self._sentences.tokens[ids])
+                state = replace(state, relevance=met)
+            self._state = state
         shown = np.zeros_like(judged)
         if self._shaper.last_state and success.any():
             if last_observations is None:
@@ -195,9 +215,7 @@ class HostElla:
             self._shaper, self._state, judged & ~idle[:, None], shown, ids, first, success, done
         )
         self._add(jax.device_get(measured))
-        before = self._steps
-        self._steps += int(count - idle.sum())
-        if before // self.update_every != self._steps // self.update_every:
+        if self._schedule.due(int(count - idle.sum()), int(success.sum())):
             self._learn()
         return np.array(bonus)
 
@@ -233,14 +251,34 @@ class HostElla:
         self._sums = {name: pair for name, pair in self._sums.items() if pair[1] == 0}
         return means
 
+    def warn_if_not_updated(self) -> None:
+        """Log, once, that every completion was paid for alike because the classifier has learned
+        nothing. For the end of training: `save`, wrappers that are closed and `EllaLog` call it."""
+        schedule = self._schedule
+        if self._updates or self._warned or not schedule.steps:
+            return
+        self._warned = True
+        why = (
+            f"the first update comes after {schedule.first_update} (first_update)"
+            if schedule.new_successes
+            else "no episode succeeded"
+        )
+        logger.warning(
+            "ELLA's relevance classifier was never updated in %d steps: %s; every low-level "
+            "instruction was paid for",
+            schedule.steps,
+            why,
+        )
+
     def save(self, path: Path | str) -> None:
         """Write everything learned to one array file (safetensors)."""
+        self.warn_if_not_updated()
         table = {
             "low_level": self.low_level,
             "words": self._sentences.words,
             "instructions": self._sentences.texts,
             "order_of_use": self._sentences.order_of_use,
-            "steps": self._steps,
+            "schedule": self._schedule.counts(),
             "updates": self._updates,
         }
         try:
@@ -267,7 +305,8 @@ class HostElla:
             order = [int(index) for index in table["order_of_use"]]
             if sorted(order) != list(range(len(instructions))):
                 raise ValueError("order_of_use does not name every instruction once")
-            steps, updates = int(table["steps"]), int(table["updates"])
+            updates = int(table["updates"])
+            schedule = self._schedule.restored(table["schedule"])
         except InputError:
             raise
         except (DamagedFileError, OSError, KeyError, TypeError, ValueError) as error:
@@ -293,7 +332,8 @@ class HostElla:
             relevance=lasting["relevance"],
         )
         self._key = lasting["key"]
-        self._steps, self._updates = steps, updates
+        self._schedule = schedule
+        self._updates = updates
 
     def _judged(self, observations: Any, count: int) -> np.ndarray:
         judged = np.asarray(self._judge(observations))
@@ -322,10 +362,11 @@ class HostElla:
             sentences=jnp.asarray(self._sentences.tokens),
             num_sentences=jnp.asarray(len(self._sentences), jnp.int32),
         )
-        learned, measured = _learn(self._relevance, self._state, key)
+        state = self._state
+        learned, measured = _learn(self._relevance, state.relevance, state.dataset, key)
         if float(measured[STARTED].total) < float(measured[STARTED].count):
             raise InputError(START_PROBLEM)
-        self._state = learned
+        self._state = replace(state, relevance=learned)
         self._updates += 1
 
     def _add(self, measured: Measurements) -> None:
@@ -334,6 +375,11 @@ class HostElla:
                 continue
             pair = np.array([mean.total, mean.count], np.float64)
             self._sums[name] = self._sums.get(name, 0) + pair
+
+
+@eqx.filter_jit
+def _start(shaper: EllaShaper, key: PRNGKeyArray) -> EllaState:
+    return shaper.init(0, key=key)
 
 
 @eqx.filter_jit
@@ -366,27 +412,28 @@ def _shape(
 
 
 @eqx.filter_jit
-def _forget(state: EllaState, ids: Int32[np.ndarray, " B"]) -> EllaState:
+def _forget(dataset: RelevanceDataset, ids: Int32[np.ndarray, " B"]) -> RelevanceDataset:
     """What was known of other sentences that had these ids before."""
-    return replace(state, dataset=relevance_dataset.forget(state.dataset, jnp.asarray(ids)))
+    return relevance_dataset.forget(dataset, jnp.asarray(ids))
 
 
 @eqx.filter_jit
 def _meet(
     relevance: FreeTextRelevance,
-    state: EllaState,
+    state: FreeTextLearner,
     ids: Int32[np.ndarray, " B"],
     tokens: Int32[np.ndarray, "B n"],
-) -> EllaState:
-    instructions = InstructionTable(ids=jnp.asarray(ids), tokens=jnp.asarray(tokens))
-    met = relevance.meet(state.relevance, instructions)
-    return replace(state, relevance=met)
+) -> FreeTextLearner:
+    return relevance.meet(state, InstructionTable(ids=jnp.asarray(ids), tokens=jnp.asarray(tokens)))
 
 
 @eqx.filter_jit
 def _learn(
-    relevance: FreeTextRelevance, state: EllaState, key: PRNGKeyArray
-) -> tuple[EllaState, Measurements]:
-    iteration = jnp.zeros((), jnp.int32)
-    learned, measured = relevance.fit(state.relevance, state.dataset, iteration, key=key)
-    return replace(state, relevance=learned), measured
+    relevance: FreeTextRelevance,
+    state: FreeTextLearner,
+    dataset: RelevanceDataset,
+    key: PRNGKeyArray,
+) -> tuple[FreeTextLearner, Measurements]:
+    """Independent of the number of environments, so that it is compiled once."""
+    start = jnp.zeros((), jnp.int32)
+    return relevance.fit(state, dataset, start, frames_per_iteration=1, key=key)

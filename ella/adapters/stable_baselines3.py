@@ -1,16 +1,27 @@
 """ELLA around the environments of a Stable-Baselines3 trainer."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+
+try:
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+    from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"ella.adapters.stable_baselines3 needs the extra stable-baselines3: {error.msg} (in the "
+        "clone: pip install -e '.[stable-baselines3]')",
+        name=error.name,
+    ) from None
 
 from ella.adapters.gymnasium_shaping import copied, with_rows
 from ella.adapters.host_ella import HostElla
 from ella.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 
 def told_missions(venv: VecEnv) -> list[str]:
@@ -31,7 +42,7 @@ def told_missions(venv: VecEnv) -> list[str]:
 
 
 class ShapedVecEnv(VecEnvWrapper):
-    """Environments whose rewards are `reward_scale` times their own plus ELLA's bonuses.
+    """Environments whose rewards are their own plus ELLA's bonuses, times `reward_scale`.
 
     `info["unshaped_reward"]` is an environment's own reward; a `Monitor` inside the environment
     counts those. A success is an episode that terminated with a positive reward, or whatever
@@ -97,16 +108,35 @@ class ShapedVecEnv(VecEnvWrapper):
                 new if ended else old
                 for new, old, ended in zip(told, self._missions, dones, strict=True)
             ]
-        shaped = (self.reward_scale * rewards + bonus).astype(np.float32)
+        shaped = (self.reward_scale * (rewards + bonus)).astype(np.float32)
         return observations, shaped, dones, list(infos)
+
+    def close(self) -> None:
+        self.ella.warn_if_not_updated()
+        super().close()
 
 
 class EllaLog(BaseCallback):
-    """Records what ELLA does (`ella/...`) in the trainer's log after every rollout."""
+    """Records what ELLA does (`ella/...`) in the trainer's log after every rollout.
+
+    Warns if the trainer's discount is not ELLA's, and at the end if relevance was never learned.
+    """
 
     def __init__(self, ella: HostElla) -> None:
         super().__init__()
         self.ella = ella
+
+    def _on_training_start(self) -> None:
+        gamma = getattr(self.model, "gamma", self.ella.discount)
+        if gamma != self.ella.discount:
+            logger.warning(
+                "the trainer's gamma is %g and HostElla's discount %g: successes are not neutral",
+                gamma,
+                self.ella.discount,
+            )
+
+    def _on_training_end(self) -> None:
+        self.ella.warn_if_not_updated()
 
     def _on_step(self) -> bool:
         return True

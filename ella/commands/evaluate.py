@@ -23,9 +23,10 @@ class Arguments:
     intervals (Wilson's for success, Student-t for the return)."""
 
     run: Annotated[Path, Positional("RUN")]
-    """Directory of a run, or a policy file."""
+    """Directory of a run, also while it trains or after it was killed: its newest checkpoint
+    counts; or a policy file."""
     episodes: int = 1000
-    """EvaluatedEpisodes per policy and way of acting."""
+    """Episodes per policy and way of acting."""
     seed_index: int | None = None
     """Which of the run's seeds, counted from 0; all of them by default."""
     backend: Literal["ella", "minigrid"] = "ella"
@@ -79,13 +80,14 @@ def run(arguments: Arguments) -> None:
 
 
 def _policies(arguments: Arguments) -> "list[Policy]":
-    from ella.runs.policies import load_policy, policy_files
+    from ella.runs.policies import load_policy
+    from ella.runs.restore import newest_policies, newest_policy
 
     if not arguments.run.is_dir():
         return [load_policy(arguments.run)]
     if arguments.seed_index is not None:
-        return [load_policy(arguments.run, arguments.seed_index)]
-    return [load_policy(path) for path in policy_files(arguments.run)]
+        return [newest_policy(arguments.run, arguments.seed_index)]
+    return newest_policies(arguments.run)
 
 
 def _row(policy: "Policy", mode: "Mode", episodes: "EvaluatedEpisodes") -> dict[str, Any]:

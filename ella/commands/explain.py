@@ -1,12 +1,22 @@
 """`ella explain`: what a trained run calls relevant to an instruction."""
 
 import json
+import logging
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 from ella.commands.options import Positional
+
+logger = logging.getLogger(__name__)
+
+COLUMNS = (
+    "relevance: the classifier's probability; relevant: above 0.5; in D: completed in every "
+    "success so far, by the online dataset D that the classifier learns from; oracle: truly "
+    "supports the instruction"
+)
+"""What the table's columns mean."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,7 @@ def run(arguments: Arguments) -> None:
     # What can be wrong is checked before anything large is read.
     check_has_ella(arguments.run, arguments.seed_index).language.find(arguments.instruction)
     restored = restore_run(arguments.run)
+    logger.info(f"{arguments.run}: its newest checkpoint, at {restored.frames:,} frames a seed")
     shaper, state = restored.ella(arguments.seed_index)
     found = explain(restored.spec, shaper, state, arguments.instruction)
     if arguments.heatmap is not None:
@@ -48,7 +59,7 @@ def run(arguments: Arguments) -> None:
         sys.stdout.write(json.dumps(asdict(found), indent=2) + "\n")
         return
     seen = "" if found.seen else "; D has no success with this instruction yet"
-    table = Table(title=f"{found.instruction}{seen}")
+    table = Table(title=f"{found.instruction}{seen}", caption=COLUMNS, caption_justify="left")
     for name in ("low-level instruction", "relevance", "relevant", "in D", "oracle"):
         table.add_column(name, justify="left" if name == "low-level instruction" else "right")
     for judgement in found.judgements[: arguments.top]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from ella.commands.options import Positional
 from ella.errors import InputError
-from ella.world.encoding import DONE, DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
@@ -17,16 +16,17 @@ if TYPE_CHECKING:
     from ella.world import Environment, Timestep
 
 ACTION_KEYS = {
-    b"\x1b[D": LEFT,
-    b"\x1b[C": RIGHT,
-    b"\x1b[A": FORWARD,
-    b"p": PICKUP,
-    b"d": DROP,
-    b"t": TOGGLE,
-    b" ": TOGGLE,
-    b"\r": DONE,
-    b"\n": DONE,
+    b"\x1b[D": "left",
+    b"\x1b[C": "right",
+    b"\x1b[A": "forward",
+    b"p": "pickup",
+    b"d": "drop",
+    b"t": "toggle",
+    b" ": "toggle",
+    b"\r": "done",
+    b"\n": "done",
 }
+"""Names of actions by key."""
 HELP = (
     "← → turn   ↑ forward   p pick up   d drop   t or space toggle   enter done",
     "r new level   q quit",
@@ -80,9 +80,9 @@ def _play(world: "Environment", key: "PRNGKeyArray", descriptor: int) -> tuple[i
             level += 1
             timestep, last, over = compiled.reset(world, jax.random.fold_in(key, level)), "", False
         elif pressed in ACTION_KEYS and not over:
-            action = ACTION_KEYS[pressed]
-            timestep = compiled.step(world, timestep.state, np.int32(action))
-            last = ACTION_NAMES[action]
+            last = ACTION_KEYS[pressed]
+            action = np.int32(ACTION_NAMES.index(last))
+            timestep = compiled.step(world, timestep.state, action)
             over = bool(timestep.terminated | timestep.truncated)
             played += over
             solved += bool(timestep.terminated)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ella.commands.options import Positional
 from ella.commands.train import EXIT_DIVERGED, EXIT_INTERRUPTED
-from ella.episodes import run_artefacts
 from ella.errors import InputError
 
 if TYPE_CHECKING:
@@ -95,8 +94,11 @@ def run(arguments: Arguments) -> int:
     if any(result.outcome == Outcome.INTERRUPTED for result in results):
         logger.info("interrupted; the same command resumes")
         return EXIT_INTERRUPTED
-    for planned in runs if arguments.artefacts else ():
-        run_artefacts.add(planned.directory)
+    if arguments.artefacts:
+        from ella.episodes import run_artefacts
+
+        for planned in runs:
+            run_artefacts.add(planned.directory)
     _draw(arguments, folder)
     diverged = [result for result in results if result.outcome == Outcome.DIVERGED]
     for result in diverged:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ella.world.grammar import Language
+    from ella.world.language import Language
     from ella.world.tasks import TaskSpec
 
 

@@ -39,8 +39,8 @@ class Arguments:
     '+'."""
     preset: str | None = None
     """Where settings start from: paper (the paper's network and PPO, the default), onehot (cells
-    one-hot encoded, needs fewer frames), small (for a CPU), laptop (for a CPU and the small
-    tasks)."""
+    one-hot encoded, needs fewer frames), wide (2,048 environments for one agent), wide-8gb (512),
+    small (for a CPU), laptop (for a CPU and the small tasks)."""
     config: Path | None = None
     """JSON file of settings, like a run's config.json; options override it."""
     resume: bool = False
@@ -71,7 +71,7 @@ def run(arguments: Arguments, typed: Mapping[str, Any]) -> int:
         settings,
         arguments.out,
         resume=arguments.resume,
-        sinks=lambda planned: [display(planned.settings.total_frames)],
+        sinks=lambda planned: [display(planned.settings.total_frames, planned.settings.method)],
         command=["ella", *sys.argv[1:]],
     )
     logger.info(_ending(result))

@@ -60,8 +60,8 @@ def explain(spec: TaskSpec, shaper: EllaShaper, state: EllaState, text: str) -> 
     ids = jnp.asarray([instruction_id])
     probability = relevance_map(shaper, state, np.array([instruction_id]))[0]
     members = relevance_dataset.decompositions(state.dataset, ids, probability.size)[0]
-    truth = oracle_relevance(spec, ids)[0]
-    low = low_level_of(spec).language
+    low = shaper.low_level or low_level_of(spec).language
+    truth = oracle_relevance(spec, ids, low)[0]
     judgements = [
         Judgement(low.text(i), float(probability[i]), bool(members[i]), bool(truth[i]))
         for i in range(low.num_ids)

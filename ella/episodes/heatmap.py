@@ -15,9 +15,10 @@ def draw_heatmap(restored: RestoredRun, seed_index: int, path: Path) -> None:
     """Relevance of every low-level instruction to evenly spaced high-level ones, as a picture."""
     from matplotlib.figure import Figure
 
-    language, low = restored.spec.language, low_level_of(restored.spec).language
+    language = restored.spec.language
     ids = spread_instructions(language, MAX_ROWS)
     shaper, state = restored.ella(seed_index)
+    low = shaper.low_level or low_level_of(restored.spec).language
     probability = relevance_map(shaper, state, ids)
     figure = Figure(figsize=(4 + 0.16 * low.num_ids, 3 + 0.16 * len(ids)), layout="constrained")
     axes = figure.add_subplot()

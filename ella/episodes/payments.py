@@ -19,11 +19,12 @@ from ella.world.tasks import TaskSpec
 
 def payment_marker(spec: TaskSpec, shaper: EllaShaper, state: EllaState) -> Marker:
     """Marks of an episode, by the classifiers of one seed of a run."""
-    low = low_level_of(spec).language
+    low = shaper.low_level or low_level_of(spec).language
 
     def mark(timesteps: Sequence[Timestep], actions: Sequence[int]) -> list[list[Mark]]:
         nothing = jnp.zeros((1, low.num_ids), bool)
-        ledger = EpisodeLedger(nothing, nothing, jnp.zeros(1))
+        never = jnp.zeros((1, low.num_ids), jnp.int32) if shaper.in_order else None
+        ledger = EpisodeLedger(nothing, nothing, jnp.zeros(1), never)
         trajectory = episode_trajectory(timesteps, actions)
         _, account = eqx.filter_jit(shaper.account)(replace(state, ledger=ledger), trajectory)
         completed, earned = np.asarray(account.completed[:, 0]), np.asarray(account.earned[:, 0])

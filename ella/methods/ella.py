@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from ella.methods.method import BuildContext, Column, Method, Panels
 from ella.methods.registry import register
 from ella.offline.settings import TerminationTrainingSettings
-from ella.setting_checks import require_at_least
+from ella.setting_checks import require_at_least, require_within
 from ella.shaping.settings import RelevanceSettings
 
 if TYPE_CHECKING:
     from ella.ppo.settings import PPOSettings
     from ella.shaping.ella import EllaShaper
     from ella.shaping.relevance import AbstractRelevance
-    from ella.world.tasks import TaskSpec
+    from ella.world.language import Language
+    from ella.world.mixtures import Task
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +29,17 @@ PAPER_STEPS = {"putnext-room": 40, "putnext-maze": 40, "unlock-maze": 40, "combo
 """The most steps of an optimal solution that the paper's lambda of 0.25 rests on, as it states for
 putnext-room. No number of steps allows its 0.5 on the other tasks."""
 
-SMALL_NETWORK = {"variant": "onehot", "width": 32, "instruction_width": 32, "head_width": 32}
+LEAST_REWARD = 0.1
+"""What the environment pays for a success at the horizon."""
 
+SMALL_NETWORK = {"variant": "onehot", "width": 32, "instruction_width": 32, "head_width": 32}
 LAPTOP_NETWORK = {**SMALL_NETWORK, "width": 16, "instruction_width": 16, "blocks": 1}
+SMALL_RELEVANCE = {"update_every": 32_000}
+LAPTOP_RELEVANCE = {
+    "network": {"hidden_size": 32, "output_size": 32},
+    "training": {"learning_rate": 1e-3},
+    "update_every": 6_400,
+}
 
 
 @dataclass(frozen=True)
@@ -41,8 +50,8 @@ class EllaMethod(Method):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "small": {
             "termination": {
-                "episodes": 1000, "batch": 128, "epochs": 1, "max_steps": 500,
-                "network": SMALL_NETWORK,
+                "episodes": 1000, "batch": 128, "epochs": 1, "max_steps": 250,
+                "learning_rate": 1e-3, "network": SMALL_NETWORK,
             }
         },
         "laptop": {
@@ -72,6 +81,15 @@ class EllaMethod(Method):
     last_state: bool = False
     """Whether what a success's last action completed counts among what the success completed; the
     released code never looks at the state after an episode's last action."""
+    solvency: float | None = None
+    """The most a success is charged for its bonuses, as a share of its scaled reward; none for no
+    limit, as in the paper."""
+    in_order: bool = False
+    """Whether a low-level instruction is paid for only after the relevant ones that come before it
+    in successes."""
+    low_level: tuple[str, ...] = ()
+    """Tasks whose instructions together are the low-level ones; by default the task's own low-level
+    task."""
     optimal_steps: int | None = None
     """The most steps an optimal solution is assumed to need; a bonus beyond the bound that follows
     is warned of. By default what the paper's lambda rests on, 40, and the longest horizon for
@@ -87,55 +105,72 @@ class EllaMethod(Method):
     def __post_init__(self) -> None:
         require_at_least(self, 0, "bonus")
         require_at_least(self, 1, "optimal_steps", "max_completions")
+        require_within(self, 0, 1, "solvency")
 
-    def resolved(self, task: "TaskSpec") -> Self:
-        from ella.shaping.oracle import low_level_of
-
-        longest, count = max(task.horizons), low_level_of(task).language.num_instructions
+    def resolved(self, task: "Task") -> Self:
+        longest, count = max(task.horizons), self.low_level_of(task).num_instructions
         bonus = PAPER_BONUS.get(task.name, DEFAULT_BONUS) if self.bonus is None else self.bonus
         steps = self.optimal_steps or min(PAPER_STEPS.get(task.name, longest), longest)
         completions = self.max_completions or count
         return replace(self, bonus=bonus, optimal_steps=steps, max_completions=completions)
 
+    def low_level_of(self, task: "Task") -> "Language":
+        """The low-level instructions that these settings pay for on a task."""
+        from ella.shaping.low_level import low_level_language, low_level_tasks
+
+        return low_level_language(
+            low_level_tasks(task, self.low_level), self.termination.one_article
+        )
+
     def build(self, context: BuildContext) -> "EllaShaper":
-        from ella.offline.termination import termination_judge
-        from ella.shaping.ella import EllaShaper
-        from ella.shaping.oracle import low_level_of
+        from ella.offline.termination import find_termination
+        from ella.shaping.ella import ella_shaper
+        from ella.shaping.low_level import low_level_tasks
 
         method, task, ppo = self.resolved(context.task), context.task, context.ppo
         assert method.bonus is not None
         if warning := method.bound_warning(task, ppo):
             logger.warning(warning)
-        termination = termination_judge(
-            low_level_of(task),
+        termination = find_termination(
+            low_level_tasks(task, method.low_level),
             method.termination,
             examples=method.examples,
-            dtype=ppo.network.compute_dtype,
             trained=context.trained,
         )
-        return EllaShaper(
-            termination=termination,
-            relevance=method.judge(task),
+        counted = termination.record.get("false_alarms")
+        if counted and (warning := method.false_alarm_warning(task, ppo, counted)):
+            logger.warning(warning)
+        low_level = method.low_level_of(task)
+        return ella_shaper(
+            task,
+            termination.prepared(ppo.network.compute_dtype),
+            method.judge(task, low_level),
             bonus=method.bonus,
             discount=ppo.discount,
             reward_scale=ppo.reward_scale,
             recheck=method.recheck,
             neutralise=method.neutralise,
             last_state=method.last_state,
-            num_ids=task.language.num_ids,
+            solvency=method.solvency,
+            in_order=method.in_order,
+            low_level=low_level,
         )
 
     @abstractmethod
-    def judge(self, task: "TaskSpec") -> "AbstractRelevance":
+    def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         """Decides which low-level instructions are relevant."""
 
-    def bound(self, task: "TaskSpec", ppo: "PPOSettings", steps: int) -> float:
+    def bound(self, task: "Task", ppo: "PPOSettings", steps: int) -> float:
         """The largest lambda if optimal solutions need at most that many steps."""
         from ella.shaping.bound import task_bound
 
-        return task_bound(task, ppo.discount, ppo.reward_scale, steps, self.max_completions)
+        bound = task_bound(
+            task, ppo.discount, ppo.reward_scale, steps, self.max_completions,
+            self.low_level_of(task).num_instructions,
+        )  # fmt: skip
+        return bound if self.solvency is None else self.solvency * bound
 
-    def bound_warning(self, task: "TaskSpec", ppo: "PPOSettings") -> str | None:
+    def bound_warning(self, task: "Task", ppo: "PPOSettings") -> str | None:
         """One line if lambda exceeds what the assumptions in these resolved settings allow."""
         assert self.bonus is not None
         assert self.optimal_steps is not None
@@ -155,6 +190,29 @@ class EllaMethod(Method):
             f"stay optimal if solutions take at most {assumed}; {remedy}"
         )
 
+    def false_alarm_warning(
+        self, task: "Task", ppo: "PPOSettings", counted: Mapping[str, float]
+    ) -> str | None:
+        """One line if bonuses paid by mistake would dominate: if random behaviour completes more
+        low-level instructions by mistake than rightly, or if a whole episode's mistakes are worth
+        more than the least a success brings."""
+        assert self.bonus is not None
+        longest = max(task.horizons)
+        per_step = counted["false_completions"] / counted["steps_per_episode"]
+        mistakes = min(per_step * longest, self.low_level_of(task).num_instructions)
+        least = LEAST_REWARD * ppo.reward_scale
+        if counted["false_completions"] <= counted["true_completions"] and (
+            self.bonus * mistakes <= least
+        ):
+            return None
+        return (
+            f"the termination classifier pays by mistake: {counted['false_completions']:.2g} false "
+            f"and {counted['true_completions']:.2g} true completions in an ordinary episode, "
+            f"bonuses of {self.bonus * mistakes:.2g} in {longest} steps where a late success "
+            f"brings {least:g}; train it on more episodes, or set --{self.name}.termination."
+            "false-alarms"
+        )
+
 
 @register
 @dataclass(frozen=True)
@@ -166,6 +224,10 @@ class ELLA(EllaMethod):
     label: ClassVar[str] = "ELLA"
     colour: ClassVar[tuple[str, str]] = ("#d55e00", "#ff8533")
     order: ClassVar[int] = 20
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        name: {**table, "relevance": LAPTOP_RELEVANCE if name == "laptop" else SMALL_RELEVANCE}
+        for name, table in EllaMethod.presets.items()
+    }
     panels: ClassVar[Panels] = Panels(
         title="ELLA's decompositions",
         caption="what ELLA calls relevant",
@@ -179,18 +241,6 @@ class ELLA(EllaMethod):
         ),
     )
 
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        **EllaMethod.presets,
-        "laptop": {
-            **EllaMethod.presets["laptop"],
-            "relevance": {
-                "network": {"hidden_size": 32, "output_size": 32},
-                "training": {"learning_rate": 1e-3},
-                "update_every": 5,
-            },
-        },
-    }
-
     relevance: RelevanceSettings = field(default_factory=RelevanceSettings)
     """The relevance classifier, trained online."""
 
@@ -199,7 +249,31 @@ class ELLA(EllaMethod):
         found = super().settings_of_first_version(table)
         return {name: value for name, value in found.items() if name != "oracle"}
 
-    def judge(self, task: "TaskSpec") -> "AbstractRelevance":
-        from ella.shaping.relevance import LearnedRelevance
+    @classmethod
+    def settings_of_second_version(
+        cls, table: Mapping[str, Any], frames_per_iteration: int
+    ) -> dict[str, Any]:
+        found = dict(table)
+        relevance = table.get("relevance")
+        if isinstance(relevance, Mapping) and isinstance(relevance.get("update_every"), int):
+            frames = relevance["update_every"] * frames_per_iteration
+            found["relevance"] = {**relevance, "update_every": frames}
+        return found
 
-        return LearnedRelevance(task, self.relevance)
+    def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
+        return learned_judge(task, low_level, self.relevance)
+
+
+def learned_judge(
+    task: "Task",
+    low_level: "Language",
+    settings: RelevanceSettings,
+    *,
+    measure_unsolved: bool = False,
+) -> "AbstractRelevance":
+    """Relevance that is learned from successes, by the settings' labels."""
+    from ella.shaping.beliefs import BelievedRelevance
+    from ella.shaping.relevance import LearnedRelevance
+
+    learned = LearnedRelevance(task, settings, low_level, measure_unsolved=measure_unsolved)
+    return BelievedRelevance(learned) if settings.labels == "beliefs" else learned

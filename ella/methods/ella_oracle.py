@@ -10,7 +10,8 @@ from ella.setting_checks import require_at_least
 
 if TYPE_CHECKING:
     from ella.shaping.relevance import AbstractRelevance
-    from ella.world.tasks import TaskSpec
+    from ella.world.language import Language
+    from ella.world.mixtures import Task
 
 
 @register
@@ -37,7 +38,7 @@ class ELLAOracle(EllaMethod):
         shared.pop("relevance", None)
         return {**shared, **((table.get(ELLA.name) or {}).get("oracle") or {})}
 
-    def judge(self, task: "TaskSpec") -> "AbstractRelevance":
+    def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         from ella.shaping.relevance import OracleRelevance
 
-        return OracleRelevance(task, self.after_frames)
+        return OracleRelevance(task, self.after_frames, low_level)

@@ -10,7 +10,7 @@ from ella.errors import InputError
 if TYPE_CHECKING:
     from ella.ppo.settings import PPOSettings
     from ella.shaping.shaper import AbstractRewardShaper
-    from ella.world.tasks import TaskSpec
+    from ella.world.mixtures import Task
 
 JOINER = "+"
 """Joins the names of a sum's parts."""
@@ -23,7 +23,7 @@ Colour = tuple[str, str]
 class BuildContext:
     """What a shaper is built for."""
 
-    task: "TaskSpec"
+    task: "Task"
     ppo: "PPOSettings"
     trained: bool = True
     """Off where the weights of a stored run will replace the shaper's own: no offline stage runs
@@ -82,7 +82,15 @@ class Method(ABC):
         """The method's settings in a config.json of format version 1."""
         return dict(table.get(cls.name) or {})
 
-    def resolved(self, task: "TaskSpec") -> Self:
+    @classmethod
+    def settings_of_second_version(
+        cls, table: Mapping[str, Any], frames_per_iteration: int
+    ) -> dict[str, Any]:
+        """The method's settings in its own table of a config.json of format version 2, in which
+        schedules counted iterations."""
+        return dict(table)
+
+    def resolved(self, task: "Task") -> Self:
         """These settings with every default that depends on the task filled in."""
         return self
 
@@ -122,7 +130,7 @@ class MethodSum(Method):
     def parts(self) -> tuple[Method, ...]:
         return self.summands
 
-    def resolved(self, task: "TaskSpec") -> "MethodSum":
+    def resolved(self, task: "Task") -> "MethodSum":
         return MethodSum(tuple(part.resolved(task) for part in self.summands))
 
     def build(self, context: BuildContext) -> "AbstractRewardShaper":

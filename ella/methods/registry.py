@@ -18,7 +18,18 @@ from ella.methods.method import JOINER, Method, MethodSum
 PLUGINS = "ella.methods"
 """The group of entry points in which packages offer methods."""
 
-RESERVED = ("method", "seeds", "frames", "seed", "devices", "ppo", "log", "task")
+RESERVED = (
+    "method",
+    "seeds",
+    "frames",
+    "seed",
+    "devices",
+    "also",
+    "ppo",
+    "curriculum",
+    "log",
+    "task",
+)
 """Tables and values that config.json has beside those of methods."""
 
 _METHODS: dict[str, type[Method]] = {}

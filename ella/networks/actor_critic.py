@@ -107,7 +107,9 @@ class ActorCritic(eqx.Module):
 
     def ready_to_act(self) -> "ActorCritic":
         """The same network with its matrices assembled and in the compute dtype: done once before
-        a loop over steps. Not to be differentiated, since gradients would be narrowed too."""
+        a loop over steps, which makes an iteration 1.11 times as fast
+        (benchmarks/network_kernels.py). Not to be differentiated, since gradients would be
+        narrowed too."""
         dtype = self.config.compute_dtype
         return eqx.tree_at(
             lambda network: (

@@ -54,6 +54,14 @@ def pooled_patches(
     return patches.reshape(*lead, rows * columns, pool * pool, depth)
 
 
+def convolved_windows(
+    image: Float[Array, "*rows 7 7 I"], matrix: Float[Array, "K C"]
+) -> Float[Array, "*rows G P C"]:
+    """A 2x2 convolution padded by 1, outputs grouped by pooling window. As one matrix product 2.1
+    times as fast as XLA's convolution (benchmarks/network_kernels.py)."""
+    return jnp.matmul(pooled_patches(image, 2, POOL), matrix)
+
+
 class ConvolutionMatrix(eqx.Module):
     """A convolution made ready for matrix products, in the compute dtype."""
 
@@ -88,7 +96,8 @@ def grid_matrix(
     taps = weight.reshape(NO_TAP, inputs, outputs).astype(dtype)
     taps = jnp.concatenate([taps, jnp.zeros_like(taps[:1])])
     # One gather in the order of the result: assembling blocks and then transposing them costs
-    # two more passes over a matrix that may be larger than everything else in a step.
+    # two more passes over a matrix that may be larger than everything else in a step. 2.89 times
+    # as fast, with the backward pass below (benchmarks/network_kernels.py).
     matrix = taps[_tap_table(grid, pool)[:, None, :], np.arange(inputs)[None, :, None]]
     return matrix.reshape(grid**2 * inputs, grid**2 * outputs)
 
@@ -232,10 +241,10 @@ class Stem(eqx.Module):
         """Features on the 2x2 grid, and the batch's moments. Given `running`, statistics are those
         instead of the batch's, and the leading axes may be any two."""
         first, second, third = running or (None, None, None)
-        patches = pooled_patches(encode_image(image, self.variant, dtype), 2, POOL)
-        x, first_moments = self.first_norm.pooled_product(
-            patches, ready(self.first, dtype).matrix, first
+        x = convolved_windows(
+            encode_image(image, self.variant, dtype), ready(self.first, dtype).matrix
         )
+        x, first_moments = self.first_norm.pooled(x, first)
         x = on_grid(self.second, x)
         x = x.reshape(*x.shape[:-2], POOL * POOL, POOL * POOL, x.shape[-1])
         x, second_moments = self.second_norm.pooled(x, second)
@@ -321,6 +330,7 @@ class FiLMTail(eqx.Module):
 def on_grid(
     convolution: Convolution | ConvolutionMatrix, x: Float[Array, "*rows G I"]
 ) -> Float[Array, "*rows G C"]:
-    """A convolution of whole grids of G cells."""
+    """A convolution of whole grids of G cells, as one matrix product: 1.44 times as fast as XLA's
+    convolution on 4x4 cells, 6.28 times on 2x2 (benchmarks/network_kernels.py)."""
     outputs = convolved(convolution, x.reshape(*x.shape[:-2], -1))
     return outputs.reshape(*x.shape[:-1], -1)

@@ -45,7 +45,8 @@ class InstructionEncoder(eqx.Module):
         self, tokens: Int32[Array, "*rows T"], dtype: str = "float32"
     ) -> Float[Array, "*rows H"]:
         # There are few words, so project each once and look projections up; as a product with a
-        # one-hot matrix, whose gradient is a product too and not a scatter.
+        # one-hot matrix, whose gradient is a product too and not a scatter: 1.21 times as fast as
+        # embedding, then projecting (benchmarks/network_kernels.py).
         words = matmul(self.embedding, self.input_weight, dtype) + self.input_bias
         tokens = jnp.moveaxis(tokens, -1, 0)
         projected = jax.nn.one_hot(tokens, words.shape[0], dtype=words.dtype) @ words

@@ -64,7 +64,11 @@ class TanhHead(eqx.Module):
 
 @jax.custom_vjp
 def look_up(table: Float[Array, " R *row"], rows: Int32[Array, "*index"]) -> Array:
-    """`table[rows]`, whose gradient is a matrix product: no scatter, so reproducible on GPUs."""
+    """`table[rows]`, whose gradient is a matrix product.
+
+    A scatter adds in an order that differs between runs on a GPU, so a resumed run would not be
+    identical. That costs 2 % of an iteration (benchmarks/network_kernels.py).
+    """
     return table[rows]
 
 

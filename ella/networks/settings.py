@@ -94,15 +94,26 @@ class ActionFrequencyNetworkSettings:
 class RelevanceNetworkSettings:
     """The shape of the relevance classifier."""
 
-    comparison: Literal["l1", "concat"] = "l1"
-    """l1: p = exp(-|high - low|_1), the released scripts' choice; concat: two layers over both."""
+    comparison: Literal["l1", "concat", "windows"] = "l1"
+    """l1: p = exp(-|high - low|_1) of two sentences, the released scripts' choice; concat: two
+    layers over both; windows: the best match among the windows of words of the high-level
+    instruction."""
     hidden_size: int = 128
-    """Of word embeddings and of the encoder both sentences share."""
+    """Of word embeddings and of the encoder both sentences share (l1, concat), or of the hidden
+    layer over a window (windows)."""
     output_size: int = 64
-    """Of the two linear maps, one for high-level and one for low-level instructions."""
+    """Of the two linear maps, one for high-level and one for low-level instructions (l1, concat),
+    or of the one for both (windows)."""
+    window: int = 6
+    """Words in a window: a word and those before it (windows)."""
+    word_size: int = 32
+    """Of word embeddings (windows)."""
 
     def __post_init__(self) -> None:
-        if self.comparison not in ("l1", "concat"):
-            raise InputError(f"comparison must be l1 or concat, not '{self.comparison}'")
-        if self.hidden_size < 1 or self.output_size < 1:
-            raise InputError("relevance hidden_size and output_size must be positive")
+        if self.comparison not in ("l1", "concat", "windows"):
+            raise InputError(
+                f"relevance comparison must be l1, concat or windows, got '{self.comparison}'"
+            )
+        for name in ("hidden_size", "output_size", "window", "word_size"):
+            if getattr(self, name) < 1:
+                raise InputError(f"relevance {name} must be >= 1, got {getattr(self, name)}")

@@ -1,5 +1,6 @@
 """Examples for LEARN's classifier: action frequencies that do and do not go with an instruction."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -27,12 +28,18 @@ class ActionFrequencyExamples:
     """int32[N]: 1 where they go together."""
 
 
-def expert_examples(spec: TaskSpec, num_episodes: int, seed: int) -> ActionFrequencyExamples:
+def expert_examples(
+    spec: TaskSpec,
+    num_episodes: int,
+    seed: int,
+    collected: Callable[[int], None] = lambda episodes: None,
+) -> ActionFrequencyExamples:
     """One positive and one negative example of each expert episode that is long enough.
 
-    An episode's actions end with an added 'done'.
+    An episode's actions end with an added 'done'. `collected` is called with the number of episodes
+    of each chunk.
     """
-    found = demonstrations(make(spec), jax.random.key(seed), num_episodes)
+    found = demonstrations(make(spec), jax.random.key(seed), num_episodes, collected=collected)
     lengths = np.where(found.success, found.lengths + 1, 0)
     # Episodes are padded with 'done', so the added one is there unless one fills the array.
     actions = np.pad(found.actions, ((0, 0), (0, 1)), constant_values=DONE)

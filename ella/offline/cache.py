@@ -27,7 +27,9 @@ from ella.array_file import (
     replace_arrays,
     save_arrays,
 )
+from ella.durable_files import remove_unfinished
 from ella.errors import InputError
+from ella.offline.stage import run_stage
 
 logger = logging.getLogger(__name__)
 
@@ -78,12 +80,14 @@ def cached(
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the cache {directory}: {error.strerror}") from error
-    with _locked(path.with_suffix(".lock")):
+    with _locked(path.with_suffix(".lock")) as is_locked:
+        if is_locked:
+            remove_unfinished(directory, path.name)
         # Another process may have finished while this one waited.
         found = _read(path, template)
         if found is not None:
             return found
-        weights, record = compute()
+        weights, record = run_stage(compute)
         try:
             save_arrays(
                 path,
@@ -123,8 +127,10 @@ def _read(path: Path, template: Weights) -> tuple[Weights, dict[str, Any]] | Non
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock that the system releases even if the process is killed."""
+def _locked(path: Path) -> Iterator[bool]:
+    """Hold an exclusive lock that the system releases even if the process is killed; whether there
+    is one."""
+    is_locked = True
     with path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -134,4 +140,5 @@ def _locked(path: Path) -> Iterator[None]:
         except OSError as error:
             # Without locks two processes may compute the same, but no entry is ever half written.
             logger.warning("cannot lock %s (%s); computing without", path, error.strerror)
-        yield
+            is_locked = False
+        yield is_locked

@@ -1,6 +1,6 @@
 """Demonstrations: the expert's episodes on fresh levels, in batches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -68,8 +68,10 @@ def demonstrations(
     max_length: int | None = None,
     *,
     chunk: int = CHUNK,
+    collected: Callable[[int], None] = lambda episodes: None,
 ) -> Demonstrations:
-    """Expert episodes on fresh levels: the end, one random earlier moment, and the actions."""
+    """Expert episodes on fresh levels: the end, one random earlier moment, and the actions.
+    `collected` is called with the number of episodes of each chunk."""
     parts = []
     for chunk_key in _chunk_keys(key, num_episodes, chunk):
         level_key, moment_key = jax.random.split(chunk_key)
@@ -84,6 +86,7 @@ def demonstrations(
                 "earlier_steps": steps,
             }
         )
+        collected(min(chunk, num_episodes - (len(parts) - 1) * chunk))
     return Demonstrations(**_concatenate(parts, num_episodes))
 
 

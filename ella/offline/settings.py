@@ -1,5 +1,6 @@
 """How the offline classifiers are trained. Importing this module starts no JAX."""
 
+import math
 from dataclasses import dataclass, field
 
 from ella.errors import InputError
@@ -44,6 +45,18 @@ class TerminationTrainingSettings:
     """Steps between evaluations, one of which is the best; fewer where there are few steps."""
     patience: int = 0
     """Evaluations without improvement after which training stops; 0 for never."""
+    min_steps: int = 0
+    """The fewest steps; with few episodes the passes alone are too few."""
+    one_article: bool = False
+    """Whether 'go to a red ball' and 'go to the red ball' are one label, since one view cannot tell
+    them apart; the low-level language then has one instruction for both."""
+    ordinary_views: int = 0
+    """Views of random behaviour on which false alarms are counted. Validation then also counts
+    other instructions on views before the end. 0 for none of this, as in the released code."""
+    false_alarms: float = 0.0
+    """False alarms of all instructions together that one ordinary view may have on average: the
+    threshold is raised until it holds. 0 takes the more probable answer, as in the released
+    code."""
 
     def __post_init__(self) -> None:
         for name in ("episodes", "validation_episodes", "epochs", "evaluate_every"):
@@ -55,25 +68,16 @@ class TerminationTrainingSettings:
             raise InputError("termination learning_rate must be positive")
         if not 0 <= self.locked_share <= 1:
             raise InputError("termination locked_share must lie between 0 and 1")
+        for name in ("min_steps", "ordinary_views", "false_alarms"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"termination {name} must be >= 0, got {getattr(self, name)}")
+        if self.false_alarms > 0 and self.ordinary_views == 0:
+            raise InputError("termination false_alarms needs ordinary_views to count them on")
 
     def steps(self, num_done: int) -> int:
         """Steps on data with that many positive examples."""
-        steps = max(1, round(self.epochs * num_done * COPIES / self.batch))
+        steps = max(1, self.min_steps, round(self.epochs * num_done * COPIES / self.batch))
         return min(steps, self.max_steps) if self.max_steps > 0 else steps
-
-
-SMALL_TRAINING = TerminationTrainingSettings(
-    episodes=1000,
-    network=TerminationNetworkSettings(
-        variant="onehot", width=32, instruction_width=32, head_width=32
-    ),
-    batch=128,
-    epochs=1,
-    max_steps=500,
-    learning_rate=1e-3,
-    evaluate_every=50,
-)
-"""For a processor: a small network on one-hot cells, a minute of training."""
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,23 @@ from ella.networks.settings import Precision
 from ella.networks.termination import prepare
 from ella.offline import cache
 from ella.offline.demonstrations import record_episodes
+from ella.offline.false_alarms import (
+    calibrated,
+    calibrated_on_examples,
+    count_false_alarms,
+    ordinary_episodes,
+)
 from ella.offline.settings import TerminationTrainingSettings
+from ella.offline.stage import log_accuracy, stage_progress
 from ella.offline.termination_examples import (
+    TerminationExamples,
     digest_of,
     expert_split,
     joined,
     read_examples,
     split_examples,
+    with_channels,
+    with_locked_room,
 )
 from ella.offline.train_termination import (
     Progress,
@@ -33,10 +43,12 @@ from ella.offline.train_termination import (
     share,
     train_termination,
 )
+from ella.shaping.low_level import channels_of, low_level_language
 from ella.shaping.termination import LearnedTermination, visible_termination
 from ella.world.encoding import DOOR, LOCKED
 from ella.world.environment import make
 from ella.world.grammar import CLAUSE_KINDS
+from ella.world.language import Language
 from ella.world.state import GridObservation
 from ella.world.tasks import TaskSpec
 
@@ -44,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 HELD_OUT_SHARE = 0.1
 """Of a user's examples, for validation."""
+ORDINARY = 1
+"""Folded into the seed for ordinary views, which no other draw shares."""
 
 
 @dataclass(frozen=True)
@@ -53,120 +67,183 @@ class TrainedTermination:
     task: TaskSpec
     model: TerminationModel
     record: dict[str, Any]
-    """See `ella.offline.train_termination.assess`; also steps, best_step, training_examples."""
+    """See `ella.offline.train_termination.assess`; also steps, best_step, training_examples and,
+    where they were counted, false_alarms (`ella.offline.false_alarms.count_false_alarms`)."""
+    low_level: Language | None = None
+    """The instructions it judges; None for those of the task."""
+
+    @property
+    def language(self) -> Language:
+        return self.low_level or self.task.language
 
     def prepared(self, dtype: Precision = "float32", chunk: int = 256) -> LearnedTermination:
         """Ready for use in a shaper. `chunk` observations are crossed with all instructions at a
         time."""
-        language = self.task.language
+        language = self.language
         tokens = language.tokens(jnp.arange(language.num_ids))
         model = self.model
-        return LearnedTermination(
-            prepare(model.classifier, model.statistics, tokens, dtype=dtype, chunk=chunk)
+        table = prepare(
+            model.classifier, model.statistics, tokens, model.threshold, dtype=dtype, chunk=chunk
         )
+        return LearnedTermination(table)
 
 
 def termination_classifier(
     task: TaskSpec,
     settings: TerminationTrainingSettings | None = None,
     *,
+    beside: tuple[TaskSpec, ...] = (),
     examples: Path | None = None,
     directory: Path | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] = lambda progress: None,
 ) -> TrainedTermination:
     """The classifier of a low-level task, from the cache or trained now.
 
     Args:
         task: The low-level task.
+        beside: Further low-level tasks whose instructions it is to judge as well; the episodes are
+            shared out evenly.
         settings: How to train; the paper's way by default.
         examples: A file of labelled examples (docs/offline.md) to learn from instead of the
             expert's episodes.
         directory: The cache's place; the user's own by default.
-        progress: Called after every evaluation while training; by default every tenth of the steps
-            is logged.
+        progress: Called after every evaluation while training, besides what is shown.
     """
     settings = settings or TerminationTrainingSettings()
+    tasks = (task, *beside)
+    language = low_level_language(tasks, settings.one_article)
     configuration: dict[str, Any] = {"task": task, "settings": settings}
+    if beside:
+        configuration["beside"] = beside
     if examples is not None:
         configuration["examples"] = digest_of(examples)
 
     def compute() -> tuple[TerminationModel, dict[str, Any]]:
         if examples is not None:
-            found = read_examples(examples, task.language)
+            both = low_level_language(tasks)
+            found = with_channels(read_examples(examples, both), channels_of(both, language))
             training, validation = split_examples(found, HELD_OUT_SHARE, settings.seed)
             layouts = {}
         else:
-            logger.info("collecting %d expert episodes of %s", settings.episodes, task.name)
-            split = expert_split(
-                task,
-                settings.episodes,
-                settings.validation_episodes,
-                settings.locked_share,
-                settings.seed,
-            )
-            training, layouts = split.training, {"as_the_task": split.held_out}
-            if split.held_out_locked is not None:
-                layouts["locked_room"] = split.held_out_locked
+            training, layouts = _expert_examples(tasks, language, settings)
             validation = joined(*layouts.values())
-        logger.info("training the termination classifier of %s", task.name)
-        model, record = train_termination(
-            task.language, training, validation, settings, progress or _log_tenths()
-        )
-        record["layouts"] = {
-            name: assess(model, task.language, part) for name, part in layouts.items()
-        }
+        what = f"training the termination classifier of {_names(tasks)}"
+        with stage_progress(what, "steps") as shown:
+
+            def show(now: Progress) -> None:
+                accuracies = f"balanced accuracy {now.accuracy:.2%}, best {now.best:.2%}"
+                shown(now.step, now.steps, accuracies)
+                progress(now)
+
+            model, record = train_termination(language, training, validation, settings, show)
+        if settings.ordinary_views > 0:
+            labelled = validation if examples is not None else None
+            model, counted = _with_false_alarms(model, tasks, language, settings, labelled)
+            record |= {**assess(model, language, validation), "false_alarms": counted}
+        record["layouts"] = {name: assess(model, language, part) for name, part in layouts.items()}
         return model, record
 
     model, record = cache.cached(
         directory or cache.default_directory(),
-        f"termination-{task.name}",
+        f"termination-{_names(tasks)}",
         configuration,
-        jax.eval_shape(lambda key: empty_model(settings.network, key=key), jax.random.key(0)),
+        jax.eval_shape(lambda key: _empty(settings, key=key), jax.random.key(0)),
         compute,
     )
-    return TrainedTermination(task, model, record)
+    log_accuracy(
+        f"termination classifier of {_names(tasks)}",
+        record["accuracy"],
+        "train it on more episodes or for more steps (its settings episodes, epochs, max_steps), "
+        "or from better examples",
+    )
+    if counted := record.get("false_alarms"):
+        logger.info("%.2g false completions an ordinary episode", counted["false_completions"])
+    return TrainedTermination(task, model, record, language)
 
 
-def termination_judge(
-    task: TaskSpec,
+def _names(tasks: tuple[TaskSpec, ...]) -> str:
+    return "+".join(task.name for task in tasks)
+
+
+def _empty(settings: TerminationTrainingSettings, *, key: PRNGKeyArray) -> TerminationModel:
+    return empty_model(settings.network, calibrated=settings.false_alarms > 0, key=key)
+
+
+def _expert_examples(
+    tasks: tuple[TaskSpec, ...], language: Language, settings: TerminationTrainingSettings
+) -> tuple[TerminationExamples, dict[str, TerminationExamples]]:
+    """(training examples, validation examples by layout) of the tasks' expert episodes."""
+    training: list[TerminationExamples] = []
+    held_out: dict[str, list[TerminationExamples]] = {}
+    for task in tasks:
+        episodes = -(-settings.episodes // len(tasks))
+        validation = -(-settings.validation_episodes // len(tasks))
+        total = episodes + validation * (1 if with_locked_room(task) is None else 2)
+        what = f"collecting {episodes} expert episodes of {task.name}"
+        with stage_progress(what, "episodes") as shown:
+            split = expert_split(
+                task,
+                episodes,
+                validation,
+                settings.locked_share,
+                settings.seed,
+                shown.counting(total),
+            )
+        channels = channels_of(task.language, language)
+        training.append(with_channels(split.training, channels))
+        held_out.setdefault("as_the_task", []).append(with_channels(split.held_out, channels))
+        if split.held_out_locked is not None:
+            locked = with_channels(split.held_out_locked, channels)
+            held_out.setdefault("locked_room", []).append(locked)
+    return joined(*training), {name: joined(*parts) for name, parts in held_out.items()}
+
+
+def _with_false_alarms(
+    model: TerminationModel,
+    tasks: tuple[TaskSpec, ...],
+    language: Language,
+    settings: TerminationTrainingSettings,
+    labelled: TerminationExamples | None,
+) -> tuple[TerminationModel, dict[str, Any]]:
+    """(the model with its threshold, where one is asked for; false alarms on other ordinary views
+    than the threshold was chosen on). A user's `labelled` examples choose it by themselves."""
+    logger.info("counting false alarms on %d ordinary views", settings.ordinary_views)
+    key = jax.random.fold_in(jax.random.key(settings.seed), ORDINARY)
+    episodes = ordinary_episodes(tasks, settings.ordinary_views, key=key)
+    chosen_on = tuple(part.environments(slice(0, None, 2)) for part in episodes)
+    counted_on = tuple(part.environments(slice(1, None, 2)) for part in episodes)
+    before = count_false_alarms(model, language, counted_on)
+    if settings.false_alarms == 0:
+        return model, before
+    if labelled is None:
+        model = calibrated(model, language, chosen_on, settings.false_alarms)
+    else:
+        model = calibrated_on_examples(model, language, labelled, settings.false_alarms)
+    counted = count_false_alarms(model, language, counted_on)
+    return model, {**counted, "without_threshold": before}
+
+
+def find_termination(
+    tasks: tuple[TaskSpec, ...],
     settings: TerminationTrainingSettings,
     *,
     examples: Path | None = None,
-    dtype: Precision = "float32",
     trained: bool = True,
-) -> LearnedTermination:
-    """The classifier of a low-level task, ready for use in a shaper; not `trained`, one of the same
-    shape to put weights into."""
+) -> TrainedTermination:
+    """The classifier of some low-level tasks together; not `trained`, one of the same shape to put
+    weights into."""
     if not trained:
-        return untrained_termination(task, settings).prepared(dtype)
-    found = termination_classifier(task, settings, examples=examples)
-    logger.info(
-        f"termination classifier of {task.name}: {found.record['accuracy']:.1%} balanced accuracy "
-        "on held-out examples"
-    )
-    return found.prepared(dtype)
-
-
-def _log_tenths() -> Callable[[Progress], None]:
-    logged = 0
-
-    def log(progress: Progress) -> None:
-        nonlocal logged
-        if 10 * progress.step // progress.steps > logged:
-            logged = 10 * progress.step // progress.steps
-            logger.info(
-                f"step {progress.step} of {progress.steps}: balanced accuracy "
-                f"{progress.accuracy:.2%}, best {progress.best:.2%}"
-            )
-
-    return log
+        return untrained_termination(tasks, settings)
+    task, *beside = tasks
+    return termination_classifier(task, settings, beside=tuple(beside), examples=examples)
 
 
 def untrained_termination(
-    task: TaskSpec, settings: TerminationTrainingSettings
+    tasks: tuple[TaskSpec, ...], settings: TerminationTrainingSettings
 ) -> TrainedTermination:
     """A classifier of the same shape as the trained one, to put weights into."""
-    return TrainedTermination(task, empty_model(settings.network, key=jax.random.key(0)), {})
+    language = low_level_language(tasks, settings.one_article)
+    return TrainedTermination(tasks[0], _empty(settings, key=jax.random.key(0)), {}, language)
 
 
 def assess_on_task(
@@ -185,9 +262,9 @@ def assess_on_task(
     views = episodes.images[in_episode]
     seen = GridObservation(jnp.asarray(views))
     decided = np.asarray(eqx.filter_jit(trained.prepared())(seen))
-    truth = np.asarray(visible_termination(trained.task.language)(seen))
+    truth = np.asarray(visible_termination(trained.language)(seen))
     locked = ((views[..., 0] == DOOR) & (views[..., 2] == LOCKED)).any(axis=(1, 2))
-    kinds = np.array([clause.kind for clause in trained.task.language.clauses])
+    kinds = np.array([clause.kind for clause in trained.language.clauses])
 
     def scores(rows: np.ndarray) -> dict[str, Any]:
         found: dict[str, Any] = {"views": int(rows.sum())}

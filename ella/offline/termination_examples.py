@@ -5,6 +5,7 @@ The file format is described in docs/offline.md.
 
 import hashlib
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ella.errors import InputError
 from ella.offline.demonstrations import demonstrations
 from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
 from ella.world.environment import make
-from ella.world.grammar import Language
+from ella.world.language import Language
 from ella.world.tasks import TaskSpec
 
 FIELDS = ("images", "instructions", "labels")
@@ -44,9 +45,15 @@ class TerminationExamples:
         return len(self.done_ids)
 
 
-def expert_examples(spec: TaskSpec, num_episodes: int, *, key: PRNGKeyArray) -> TerminationExamples:
+def expert_examples(
+    spec: TaskSpec,
+    num_episodes: int,
+    *,
+    key: PRNGKeyArray,
+    collected: Callable[[int], None] = lambda episodes: None,
+) -> TerminationExamples:
     """Of each of the expert's episodes the last observation and one random earlier one."""
-    found = demonstrations(make(spec), key, num_episodes)
+    found = demonstrations(make(spec), key, num_episodes, collected=collected)
     kept = found.success
     if not kept.any():
         raise InputError(f"the expert solved none of {num_episodes} episodes of '{spec.name}'")
@@ -183,6 +190,13 @@ def joined(*parts: TerminationExamples) -> TerminationExamples:
     )
 
 
+def with_channels(examples: TerminationExamples, channels: np.ndarray) -> TerminationExamples:
+    """The same examples in another language: instruction i has become `channels[i]`."""
+    return replace(
+        examples, done_ids=channels[examples.done_ids], undone_ids=channels[examples.undone_ids]
+    )
+
+
 @dataclass(frozen=True)
 class ExpertExamples:
     """From separate expert episodes."""
@@ -195,29 +209,36 @@ class ExpertExamples:
 
 
 def expert_split(
-    spec: TaskSpec, num_episodes: int, num_validation: int, locked_share: float, seed: int
+    spec: TaskSpec,
+    num_episodes: int,
+    num_validation: int,
+    locked_share: float,
+    seed: int,
+    collected: Callable[[int], None] = lambda episodes: None,
 ) -> ExpertExamples:
     """Examples to learn from and as many to validate with, of either layout.
 
     Where the task has doors but never locks one, `locked_share` of the episodes to learn from are
-    of the task with a locked room.
+    of the task with a locked room. `collected` is called with the number of episodes of each chunk.
     """
     keys = jax.random.split(jax.random.key(seed), 4)
     locked = with_locked_room(spec)
+
+    def examples(one: TaskSpec, number: int, key: PRNGKeyArray) -> TerminationExamples:
+        return expert_examples(one, number, key=key, collected=collected)
+
     num_locked = round(locked_share * num_episodes) if spec.lock_probability == 0 else 0
     if locked is None or num_locked == 0:
-        training = expert_examples(spec, num_episodes, key=keys[0])
+        training = examples(spec, num_episodes, keys[0])
     elif num_locked == num_episodes:
-        training = expert_examples(locked, num_episodes, key=keys[2])
+        training = examples(locked, num_episodes, keys[2])
     else:
         training = joined(
-            expert_examples(spec, num_episodes - num_locked, key=keys[0]),
-            expert_examples(locked, num_locked, key=keys[2]),
+            examples(spec, num_episodes - num_locked, keys[0]),
+            examples(locked, num_locked, keys[2]),
         )
     return ExpertExamples(
         training=training,
-        held_out=expert_examples(spec, num_validation, key=keys[1]),
-        held_out_locked=(
-            None if locked is None else expert_examples(locked, num_validation, key=keys[3])
-        ),
+        held_out=examples(spec, num_validation, keys[1]),
+        held_out_locked=None if locked is None else examples(locked, num_validation, keys[3]),
     )

@@ -1,6 +1,5 @@
 """The offline stage of LEARN: a classifier of action frequencies, trained or recalled."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,14 +23,12 @@ from ella.networks.linear import look_up
 from ella.offline import cache
 from ella.offline.action_frequency_examples import ActionFrequencyExamples, expert_examples
 from ella.offline.settings import ActionFrequencyTrainingSettings
-from ella.world.grammar import Language
+from ella.offline.stage import log_accuracy, stage_progress
+from ella.world.language import Language
 from ella.world.tasks import TaskSpec
 
 EPOCHS_A_CALL = 5
 """Epochs compiled as one call; progress is told after each."""
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def action_frequency_classifier(
     settings: ActionFrequencyTrainingSettings | None = None,
     *,
     directory: Path | None = None,
-    progress: Callable[[ActionFrequencyProgress], None] | None = None,
+    progress: Callable[[ActionFrequencyProgress], None] = lambda progress: None,
 ) -> TrainedActionFrequency:
     """The classifier of a low-level task, from the cache or trained now.
 
@@ -80,19 +77,26 @@ def action_frequency_classifier(
         task: The low-level task.
         settings: How to train; the released code's way by default.
         directory: The cache's place; the user's own by default.
-        progress: Called every few epochs while training; by default every tenth of the epochs is
-            logged.
+        progress: Called every few epochs while training, besides what is shown.
     """
     settings = settings or ActionFrequencyTrainingSettings()
 
     def compute() -> tuple[ActionFrequencyModel, dict[str, Any]]:
-        logger.info("collecting %d expert episodes of %s", settings.episodes, task.name)
-        training = expert_examples(task, settings.episodes, 2 * settings.seed)
-        held_out = expert_examples(task, settings.validation_episodes, 2 * settings.seed + 1)
-        logger.info("training the action frequency classifier of %s", task.name)
-        return train_action_frequency(
-            task.language, training, held_out, settings, progress or _log_tenths()
-        )
+        what = f"collecting {settings.episodes} expert episodes of {task.name}"
+        with stage_progress(what, "episodes") as shown:
+            count = shown.counting(settings.episodes + settings.validation_episodes)
+            training = expert_examples(task, settings.episodes, 2 * settings.seed, count)
+            held_out = expert_examples(
+                task, settings.validation_episodes, 2 * settings.seed + 1, count
+            )
+        what = f"training the action frequency classifier of {task.name}"
+        with stage_progress(what, "epochs") as shown:
+
+            def show(now: ActionFrequencyProgress) -> None:
+                shown(now.epoch, now.epochs, f"loss {now.loss:.4f}, accuracy {now.accuracy:.1%}")
+                progress(now)
+
+            return train_action_frequency(task.language, training, held_out, settings, show)
 
     model, record = cache.cached(
         directory or cache.default_directory(),
@@ -100,6 +104,11 @@ def action_frequency_classifier(
         {"task": task, "settings": settings},
         jax.eval_shape(lambda key: empty_model(settings.network, key=key), jax.random.key(0)),
         compute,
+    )
+    log_accuracy(
+        f"action frequency classifier of {task.name}",
+        (record["recall"] + record["specificity"]) / 2,
+        "train it on more episodes or for more epochs (its settings episodes, epochs)",
     )
     return TrainedActionFrequency(task, model, record)
 
@@ -111,27 +120,7 @@ def action_frequency_model(
     to put weights into."""
     if not trained:
         return empty_model(settings.network, key=jax.random.key(0))
-    found = action_frequency_classifier(task, settings)
-    logger.info(
-        f"action frequency classifier of {task.name}: {found.record['accuracy']:.1%} accuracy on "
-        "held-out episodes"
-    )
-    return found.model
-
-
-def _log_tenths() -> Callable[[ActionFrequencyProgress], None]:
-    logged = 0
-
-    def log(progress: ActionFrequencyProgress) -> None:
-        nonlocal logged
-        if 10 * progress.epoch // progress.epochs > logged:
-            logged = 10 * progress.epoch // progress.epochs
-            logger.info(
-                f"epoch {progress.epoch} of {progress.epochs}: loss {progress.loss:.4f}, held-out "
-                f"accuracy {progress.accuracy:.1%}"
-            )
-
-    return log
+    return action_frequency_classifier(task, settings).model
 
 
 def train_action_frequency(

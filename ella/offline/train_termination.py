@@ -17,7 +17,10 @@ from ella.networks.settings import TerminationNetworkSettings
 from ella.networks.termination import TerminationClassifier, TerminationTable, prepare
 from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination_examples import TerminationExamples
-from ella.world.grammar import CLAUSE_KINDS, Language
+from ella.shaping.termination import visible_termination
+from ella.world.grammar import CLAUSE_KINDS
+from ella.world.language import Language
+from ella.world.state import GridObservation
 
 
 @jax.tree_util.register_dataclass
@@ -27,12 +30,22 @@ class TerminationModel:
 
     classifier: TerminationClassifier
     statistics: RunningStatistics
+    threshold: Float[Array, ""] | None = None
+    """What the score of 'done' must exceed that of 'not yet' by, where it was calibrated."""
+
+    def table(self, language: Language) -> TerminationTable:
+        """The model ready for a low-level language."""
+        tokens = language.tokens(jnp.arange(language.num_ids))
+        return prepare(self.classifier, self.statistics, tokens, self.threshold)
 
 
-def empty_model(settings: TerminationNetworkSettings, *, key: PRNGKeyArray) -> TerminationModel:
+def empty_model(
+    settings: TerminationNetworkSettings, *, calibrated: bool = False, key: PRNGKeyArray
+) -> TerminationModel:
     """An untrained model; also the template that saved weights are read into."""
     classifier = TerminationClassifier(settings, key=key)
-    return TerminationModel(classifier, classifier.initial_statistics())
+    threshold = jnp.zeros(()) if calibrated else None
+    return TerminationModel(classifier, classifier.initial_statistics(), threshold)
 
 
 @dataclass(frozen=True)
@@ -94,12 +107,16 @@ def train_termination(
     every = min(settings.evaluate_every, -(-wanted // 20))
     steps = -(-wanted // every) * every  # whole rounds, each with an evaluation
     data, held_out = _Data.of(training), _Data.of(validation)
+    others_undone = None
+    if settings.ordinary_views > 0 and validation.exclusive:
+        seen = GridObservation(held_out.undone_images)
+        others_undone = ~visible_termination(language)(seen)
 
     taken, best, best_step, waited = 0, -1.0, 0, 0
     while taken < steps and (settings.patience == 0 or waited < settings.patience):
         state, loss, accuracy = _train_and_evaluate(
             settings, training.exclusive, every, state, data, held_out, tokens, variants,
-            jax.random.fold_in(batch_key, taken),
+            others_undone, jax.random.fold_in(batch_key, taken),
         )  # fmt: skip
         taken += every
         waited += 1
@@ -122,6 +139,7 @@ def _train_and_evaluate(
     held_out: _Data,
     tokens: Int32[Array, "L n"],
     variants: Bool[Array, "L L"],
+    others_undone: Bool[Array, "N L"] | None,
     key: PRNGKeyArray,
 ) -> tuple[_Training, Float[Array, ""], Float[Array, ""]]:
     optimiser = optax.adam(settings.learning_rate, eps=settings.adam_epsilon)
@@ -139,7 +157,7 @@ def _train_and_evaluate(
 
     keys = jax.random.split(key, steps)
     (model, optimiser_state), losses = jax.lax.scan(step, (state.model, state.optimiser), keys)
-    accuracy = _balanced_accuracy(model, held_out, exclusive, tokens, variants)
+    accuracy = _balanced_accuracy(model, held_out, exclusive, tokens, variants, others_undone)
     better = accuracy > state.best_accuracy
     best = jax.tree.map(lambda new, old: jnp.where(better, new, old), model, state.best)
     highest = jnp.maximum(accuracy, state.best_accuracy)
@@ -194,7 +212,10 @@ def _balanced_accuracy(
     exclusive: bool,
     tokens: Int32[Array, "L n"],
     variants: Bool[Array, "L L"],
+    others_undone: Bool[Array, "N L"] | None,
 ) -> Float[Array, ""]:
+    """`others_undone`: instructions that the negative examples do not show carried out; without, a
+    negative example counts for its own instruction only."""
     decide = TerminationTable(model.classifier, model.statistics, tokens)
     on_done, on_undone = decide(held_out.done_images), decide(held_out.undone_images)
     own = jnp.take_along_axis(on_done, held_out.done_ids[:, None], axis=-1)
@@ -204,6 +225,9 @@ def _balanced_accuracy(
         others = ~variants[held_out.done_ids]
         silent = (~on_done & others).sum() / jnp.maximum(others.sum(), 1)
         specificity = (specificity + silent) / 2
+    if others_undone is not None:
+        quiet = (~on_undone & others_undone).sum() / jnp.maximum(others_undone.sum(), 1)
+        specificity = (2 * specificity + quiet) / 3
     return (recall + specificity) / 2
 
 
@@ -228,8 +252,7 @@ def assess(
     variants_agree: how often the variant with the other article fires along on positives.
     A share without cases is None.
     """
-    tokens = language.tokens(jnp.arange(language.num_ids))
-    table = prepare(model.classifier, model.statistics, tokens)
+    table = model.table(language)
     on_done = np.asarray(_decide(table, jnp.asarray(examples.done_images)))
     on_undone = np.asarray(_decide(table, jnp.asarray(examples.undone_images)))
     kinds = np.array([clause.kind for clause in language.clauses])

@@ -13,14 +13,23 @@ from jaxtyping import Array, Float, Int32, Key, PRNGKeyArray, PyTree
 
 from ella.measurement import Measurements, count_of, mean_of
 from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics
+from ella.ppo import curriculum
 from ella.ppo.advantage import estimate_rollout
+from ella.ppo.curriculum import CurriculumState
 from ella.ppo.loss import split_into_sequences
-from ella.ppo.rollout import Rollout, collect
-from ella.ppo.settings import MATMUL_PRECISIONS, PPOSettings
-from ella.ppo.update import PolicyLearner, explained_variance, make_optimiser, update
+from ella.ppo.rollout import Rollout, collect, start_environments
+from ella.ppo.settings import MATMUL_PRECISIONS, CurriculumSettings, PPOSettings
+from ella.ppo.update import (
+    PolicyLearner,
+    explained_variance,
+    learning_rate_at,
+    make_optimiser,
+    update,
+)
 from ella.shaping.shaper import AbstractRewardShaper, with_numbers
 from ella.trajectory import Trajectory
 from ella.world.environment import Environment, VectorState
+from ella.world.mixtures import Mixture
 
 Tree = TypeVar("Tree")
 """A PyTree whose arrays have the seed axis first."""
@@ -46,6 +55,8 @@ class TrainState:
     """The recurrent memory after the last step, not yet cleared where an episode ended."""
     shaper: PyTree
     key: Key[Array, "*seeds"]
+    curriculum: CurriculumState | None = None
+    """How a mixture's levels are drawn; None for a single task."""
 
 
 def init_train_state(
@@ -58,10 +69,11 @@ def init_train_state(
         network=network,
         optimiser=make_optimiser(config).init(network),
         statistics=network.initial_statistics(),
-        vector=env.start(keys[1], config.num_envs, config.pool_size),
+        vector=start_environments(env, config, key=keys[1]),
         memory=network.initial_memory(config.num_envs),
         shaper=shaper.init(config.num_envs, key=keys[2]),
         key=keys[3],
+        curriculum=curriculum.start(env.spec) if isinstance(env.spec, Mixture) else None,
     )
 
 
@@ -72,13 +84,15 @@ def run_iteration(
     groups: Sequence[TrainState],
     iteration: Int32[Array, ""],
     numbers: Sequence[Numbers] | None = None,
+    mixing: CurriculumSettings | None = None,
 ) -> tuple[tuple[TrainState, ...], tuple[Measurements, ...]]:
     """Train every seed on `config.frames_per_iteration` new frames.
 
     Seeds come in groups, one group per shaper; every array of a group has the seed axis first.
     Policies of all groups act and learn as one batch, only shaping is done group by group, so
     that methods that are compared share one program. `iteration` counts from 0. `numbers` are, for
-    each group, numeric fields of its shaper that differ from seed to seed.
+    each group, numeric fields of its shaper that differ from seed to seed. `mixing` is for the
+    weights of a mixture.
     """
     numbers = numbers or [{} for _ in groups]
     sizes = [len(group.key) for group in groups]
@@ -86,7 +100,11 @@ def run_iteration(
     with jax.default_matmul_precision(MATMUL_PRECISIONS[config.matmul_precision]):
         keys = jax.vmap(lambda key: jax.random.split(key, 4))(seeds.key)
         vector, memory, rollout = jax.vmap(partial(collect, env, config))(
-            seeds.network, seeds.vector, seeds.memory, key=keys[:, 1]
+            seeds.network,
+            seeds.vector,
+            seeds.memory,
+            weights=None if seeds.curriculum is None else seeds.curriculum.weights,
+            key=keys[:, 1],
         )
         trajectories = _split(rollout.trajectory, sizes)
         shaped = [
@@ -101,7 +119,8 @@ def run_iteration(
         sequences = jax.vmap(partial(split_into_sequences, length=config.bptt_length))(
             rollout, target
         )
-        learner, learned = jax.vmap(partial(update, config))(
+        rate = learning_rate_at(config, iteration)
+        learner, learned = jax.vmap(partial(update, config, learning_rate=rate))(
             PolicyLearner(seeds.network, seeds.optimiser, seeds.statistics),
             rollout.trajectory.instructions.tokens,
             sequences,
@@ -114,12 +133,14 @@ def run_iteration(
             )
         ]
         common = {
-            **jax.vmap(partial(episode_measurements, config))(rollout),
+            **jax.vmap(partial(episode_measurements, env, config))(rollout),
             "reward": jax.vmap(mean_of)(reward),
             "bonus": jax.vmap(mean_of)(bonus),
             "explained_variance": jax.vmap(explained_variance)(rollout.value, target.returns),
             **learned,
         }
+        mixed, of_parts = _followed(env, mixing, seeds.curriculum, rollout.trajectory)
+        common |= of_parts
     trained = TrainState(
         network=learner.network,
         optimiser=learner.optimiser,
@@ -128,6 +149,7 @@ def run_iteration(
         memory=memory,
         shaper=None,
         key=keys[:, 0],
+        curriculum=mixed,
     )
     states = tuple(
         replace(group, shaper=state)
@@ -173,6 +195,19 @@ def _fit(
     return jax.vmap(fit)(numbers, states, trajectories, keys)
 
 
+def _followed(
+    env: Environment,
+    settings: CurriculumSettings | None,
+    states: CurriculumState | None,
+    trajectories: Trajectory,
+) -> tuple[CurriculumState | None, Measurements]:
+    """Every seed's weights after a rollout; nothing for a single task."""
+    if states is None or not isinstance(env.spec, Mixture):
+        return None, {}
+    settings = settings or CurriculumSettings()
+    return jax.vmap(partial(curriculum.follow, env.spec, settings))(states, trajectories)
+
+
 def _concatenate(groups: Sequence[Tree]) -> Tree:
     """Groups of seeds as one batch of seeds."""
     if len(groups) == 1:
@@ -189,9 +224,16 @@ def _split(seeds: Tree, sizes: Sequence[int]) -> list[Tree]:
     ]
 
 
-def episode_measurements(config: PPOSettings, rollout: Rollout) -> Measurements:
-    """Of the episodes that ended in this rollout. Their only reward comes with their last step."""
-    trajectory, done = rollout.trajectory, rollout.trajectory.done
+def episode_measurements(env: Environment, config: PPOSettings, rollout: Rollout) -> Measurements:
+    """Of the episodes that ended in this rollout. Their only reward comes with their last step.
+
+    In a mixture, all but the counts are of the target's episodes, so that learning curves compare
+    with those of the target alone.
+    """
+    trajectory, ended = rollout.trajectory, rollout.trajectory.done
+    done = ended
+    if isinstance(env.spec, Mixture):
+        done = ended & (curriculum.parts_of(env.spec, trajectory) == 0)
     steps_before = (rollout.episode_length - 1).astype(jnp.float32)
     discounted = trajectory.reward * config.discount**steps_before
     return {
@@ -199,6 +241,6 @@ def episode_measurements(config: PPOSettings, rollout: Rollout) -> Measurements:
         "return": mean_of(trajectory.reward, done),
         "discounted_return": mean_of(discounted, done),
         "episode_length": mean_of(rollout.episode_length, done),
-        "episodes": count_of(done),
+        "episodes": count_of(ended),
         "levels_reused": count_of(rollout.levels_reused),
     }

@@ -1,5 +1,6 @@
 """Collecting a rollout: act for T steps in B environments."""
 
+import math
 from dataclasses import dataclass
 
 import jax
@@ -11,6 +12,7 @@ from ella.ppo.settings import PPOSettings
 from ella.trajectory import Trajectory, image_of
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.environment import Environment, VectorState
+from ella.world.mixtures import Mixture
 
 
 @jax.tree_util.register_dataclass
@@ -37,6 +39,34 @@ class Rollout:
     """Resets to a level that had been played before."""
 
 
+def start_environments(env: Environment, config: PPOSettings, *, key: PRNGKeyArray) -> VectorState:
+    """The environments of one seed, and its levels."""
+    return env.start(key, config.num_envs, pool_capacity(env, config))
+
+
+def fresh_levels(
+    env: Environment,
+    config: PPOSettings,
+    vector: VectorState,
+    *,
+    weights: Float[Array, " parts"] | None = None,
+    key: PRNGKeyArray,
+) -> VectorState:
+    """The environments with new levels in place of played ones; those of a mixture are drawn with
+    `weights`."""
+    if config.pool_size and not isinstance(env.spec, Mixture):
+        return env.refill(vector, key)
+    return env.replenish(vector, key, weights)
+
+
+def pool_capacity(env: Environment, config: PPOSettings) -> int:
+    """Levels kept for resets: the setting, or as many as quick episodes need in one rollout."""
+    if config.pool_size:
+        return config.pool_size
+    mean = config.num_envs * config.rollout_length / env.spec.quick_episode
+    return math.ceil(mean + 4 * math.sqrt(config.num_envs))
+
+
 def collect(
     env: Environment,
     config: PPOSettings,
@@ -44,34 +74,40 @@ def collect(
     vector: VectorState,
     memory: Memory,
     *,
+    weights: Float[Array, " parts"] | None = None,
     key: PRNGKeyArray,
 ) -> tuple[VectorState, Memory, Rollout]:
     """Act for `rollout_length` steps, normalising with the statistics of each step's rows.
 
     Instructions are embedded once, noise is drawn once, and values and probabilities are computed
-    after the loop: a step holds only what the next one needs.
+    after the loop: a step holds only what the next one needs. New levels of a mixture are drawn
+    with `weights`.
     """
     refill_key, noise_key = jax.random.split(key)
-    vector = env.refill(vector, refill_key)
-    instructions = env.instruction_table(vector)
+    vector = fresh_levels(env, config, vector, weights=weights, key=refill_key)
+    # A short language is embedded as a whole, which costs less than the pool's own instructions.
+    whole = not config.pool_size and env.language.num_ids <= vector.pool.size + config.num_envs
+    instructions = env.whole_language() if whole else env.instruction_table(vector)
     network = network.ready_to_act()
     modulations = network.instruct(instructions.tokens)
     noise = jax.random.gumbel(noise_key, (config.rollout_length, config.num_envs, NUM_ACTIONS))
+
+    def row_of(vector: VectorState) -> Int32[Array, " B"]:
+        return vector.states.instruction_id if whole else vector.instruction_row
 
     def step(
         carry: tuple[VectorState, Memory], noise: Float[Array, "B A"]
     ) -> tuple[tuple[VectorState, Memory], dict[str, PyTree]]:
         vector, memory = carry
-        seen, _ = network.see(
-            vector.observation.image[None], modulations[vector.instruction_row][None]
-        )
+        row = row_of(vector)
+        seen, _ = network.see(vector.observation.image[None], modulations[row][None])
         memory = network.remember(seen[0], memory, vector.first)
         action = jnp.argmax(network.logits(memory.hidden) + noise, axis=-1).astype(jnp.int32)
         stepped, transition = env.step_vector(vector, action)
         return (stepped, memory), {
             "observation": vector.observation.without_instruction,
             "first": vector.first,
-            "instruction_row": vector.instruction_row,
+            "instruction_row": row,
             "episode_length": vector.states.step_count + 1,
             "action": action,
             "reward": transition.reward,
@@ -90,7 +126,7 @@ def collect(
     trajectory = Trajectory(instructions=instructions, **steps)
     log_probs = jax.nn.log_softmax(network.logits(after.hidden))
     seen, _ = network.see(
-        last_vector.observation.image[None], modulations[last_vector.instruction_row][None]
+        last_vector.observation.image[None], modulations[row_of(last_vector)][None]
     )
     next_memory = network.remember(seen[0], last_memory, last_vector.first)
     return (

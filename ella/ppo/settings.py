@@ -32,6 +32,9 @@ class PPOSettings:
     """Frames of one gradient step: whole sequences of bptt_length, divides the rollout."""
     learning_rate: float = 1e-4
     """Adam's step size (the paper prints 7e-4, its scripts use 1e-4)."""
+    decay_frames: int = 0
+    """Frames over which the learning rate falls linearly to a tenth, where it stays; 0 keeps it
+    constant."""
     adam_epsilon: float = 1e-5
     """Adam's epsilon."""
     discount: float = 0.99
@@ -52,7 +55,9 @@ class PPOSettings:
     """Whether an episode cut by its horizon counts the value of its last observation; off, a
     timeout is worth nothing, as in the original."""
     pool_size: int = 256
-    """Fresh levels made per iteration. Resets beyond them reuse levels (measured)."""
+    """Levels kept for resets; each iteration makes at most so many attempts at new ones. Resets
+    beyond them reuse levels (measured). 0 keeps as many as the quickest episodes could need and
+    replaces all that were played."""
     matmul_precision: Literal["tf32", "float32"] = "tf32"
     """Precision of float32 matrix products on GPUs."""
     unroll: int = 4
@@ -61,9 +66,12 @@ class PPOSettings:
     def __post_init__(self) -> None:
         if self.matmul_precision not in MATMUL_PRECISIONS:
             raise InputError("matmul_precision must be tf32 or float32")
-        for name in ("num_envs", "rollout_length", "bptt_length", "epochs", "pool_size", "unroll"):
+        for name in ("num_envs", "rollout_length", "bptt_length", "epochs", "unroll"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("pool_size", "decay_frames"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
         for name in _POSITIVE:
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be positive, not {getattr(self, name):g}")
@@ -102,3 +110,27 @@ class PPOSettings:
     def minibatch_sequences(self) -> int:
         """Sequences in one gradient step."""
         return self.minibatch_frames // self.bptt_length
+
+
+@dataclass(frozen=True)
+class CurriculumSettings:
+    """How the levels of a mixture (`also`) are drawn. Without one nothing here is used."""
+
+    learning_progress: bool = True
+    """Whether a part's weight follows how much its success changes; off, weights stay as given."""
+    floor: float = 0.1
+    """Added to every part's change of success, so that none starves: at least
+    floor / (1 + floor) of its share at the start."""
+    recent_frames: int = 1_000_000
+    """Frames after which an episode counts 1/e in the recent success of its part."""
+    earlier_frames: int = 5_000_000
+    """The same for the earlier success that the recent one is compared with."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.floor < math.inf:
+            raise InputError(f"curriculum.floor must be > 0, got {self.floor:g}")
+        if not 1 <= self.recent_frames < self.earlier_frames:
+            raise InputError(
+                "curriculum.recent_frames must be >= 1 and below curriculum.earlier_frames, got "
+                f"{self.recent_frames} and {self.earlier_frames}"
+            )

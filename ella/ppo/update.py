@@ -12,6 +12,9 @@ from ella.networks.actor_critic import ActorCritic, RunningStatistics
 from ella.ppo.loss import Sequences, ppo_loss
 from ella.ppo.settings import PPOSettings
 
+FINAL_SHARE = 0.1
+"""Of the learning rate, once it has decayed."""
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -23,12 +26,23 @@ class PolicyLearner:
     statistics: RunningStatistics
 
 
-def make_optimiser(config: PPOSettings) -> optax.GradientTransformation:
-    """Adam behind a clip of the global gradient norm."""
+def make_optimiser(
+    config: PPOSettings, learning_rate: float | Float[Array, ""] | None = None
+) -> optax.GradientTransformation:
+    """Adam behind a clip of the global gradient norm; by default with the settings' rate."""
+    rate = config.learning_rate if learning_rate is None else learning_rate
     return optax.chain(
         optax.clip_by_global_norm(config.max_gradient_norm),
-        optax.adam(config.learning_rate, eps=config.adam_epsilon),
+        optax.adam(rate, eps=config.adam_epsilon),
     )
+
+
+def learning_rate_at(config: PPOSettings, iteration: Int32[Array, ""]) -> float | Float[Array, ""]:
+    """The learning rate of an iteration: constant, or falling linearly to `FINAL_SHARE`."""
+    if not config.decay_frames:
+        return config.learning_rate
+    done = iteration.astype(jnp.float32) * (config.frames_per_iteration / config.decay_frames)
+    return config.learning_rate * (1 - (1 - FINAL_SHARE) * jnp.minimum(done, 1.0))
 
 
 def update(
@@ -37,6 +51,7 @@ def update(
     tokens: Int32[Array, "R T"],
     sequences: Sequences,
     *,
+    learning_rate: float | Float[Array, ""] | None = None,
     key: PRNGKeyArray,
 ) -> tuple[PolicyLearner, Measurements]:
     """All epochs over one rollout's sequences.
@@ -52,7 +67,8 @@ def update(
     def learn(
         learner: PolicyLearner, indices: Int32[Array, " N"]
     ) -> tuple[PolicyLearner, dict[str, Array]]:
-        return gradient_step(config, learner, tokens, sequences.take(indices))
+        minibatch = sequences.take(indices)
+        return gradient_step(config, learner, tokens, minibatch, learning_rate)
 
     learner, found = jax.lax.scan(learn, learner, minibatches)
     # Only the first minibatch meets the very policy that acted.
@@ -67,12 +83,15 @@ def gradient_step(
     learner: PolicyLearner,
     tokens: Int32[Array, "R T"],
     sequences: Sequences,
+    learning_rate: float | Float[Array, ""] | None = None,
 ) -> tuple[PolicyLearner, dict[str, Float[Array, ""]]]:
     """One minibatch: the new learner, and what was measured."""
     (loss, (parts, moments)), gradient = jax.value_and_grad(ppo_loss, has_aux=True)(
         learner.network, config, tokens, sequences
     )
-    changes, optimiser = make_optimiser(config).update(gradient, learner.optimiser, learner.network)
+    changes, optimiser = make_optimiser(config, learning_rate).update(
+        gradient, learner.optimiser, learner.network
+    )
     learned = PolicyLearner(
         network=optax.apply_updates(learner.network, changes),
         optimiser=optimiser,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ella.report import statistics
-from ella.report.method_styles import drawn_columns, is_default_of_task
+from ella.report.method_styles import drawn_columns, is_default_of_task, method_label
 from ella.report.palette import ordered
 from ella.report.runs import Run
 from ella.report.series import CLOCKS, SUCCESS, Series
@@ -138,8 +138,8 @@ def _shortest_run(task: str, runs: Sequence[Run], width: float) -> Iterator[str]
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:
-    """A name for each run of a task: its method, and where that is not enough the settings in
-    which it differs from other runs of the method."""
+    """A name for each run of a task: its method's label, and where that is not enough the settings
+    in which it differs from other runs of the method."""
     tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for run in runs:
         tables[run.method].append(run.identity)
@@ -148,7 +148,7 @@ def _labels(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         names = differing[run.method]
         told = [f"{name.split('.')[-1]}={run.identity.get(name)}" for name in names]
-        labels.append(", ".join([run.method, *told]))
+        labels.append(", ".join([method_label(run.method), *told]))
     return labels
 
 

@@ -1,9 +1,10 @@
 """How results show methods: what `ella.methods` says of them. The report names none itself."""
 
+from collections import Counter
 from typing import Any
 
 from ella.errors import InputError
-from ella.methods.method import Colour, Panels
+from ella.methods.method import JOINER, Colour, Panels
 from ella.methods.registry import all_methods, find
 from ella.settings_table import flat, to_json
 from ella.world import tasks
@@ -14,9 +15,27 @@ def baseline() -> str:
     return next(iter(all_methods()))
 
 
+def method_label(method: str) -> str:
+    """What results call a method or a sum of methods; its name where it is not installed here."""
+    parts = method.split(JOINER)
+    known = all_methods()
+    if any(part not in known for part in parts):
+        return method
+    return f" {JOINER} ".join(_labels()[part] for part in parts)
+
+
+def _labels() -> dict[str, str]:
+    """Labels by method, without commas, after which settings are told; two methods that share one
+    are told apart by their names."""
+    labels = {name: method.label.replace(",", "") for name, method in all_methods().items()}
+    shared = Counter(labels.values())
+    return {n: f"{label} ({n})" if shared[label] > 1 else label for n, label in labels.items()}
+
+
 def method_colours() -> dict[str, Colour]:
-    """Colours by method, in the order in which methods are listed."""
-    return {name: method.colour for name, method in all_methods().items() if method.colour}
+    """Colours by label, in the order in which methods are listed."""
+    labels = _labels()
+    return {labels[name]: one.colour for name, one in all_methods().items() if one.colour}
 
 
 def panels_by_method() -> dict[str, Panels]:

@@ -16,7 +16,7 @@ from ella.methods.method import Colour, Column, Panels
 from ella.report.artefacts import Artefacts, StoredExplanation
 from ella.report.figures import band
 from ella.report.groups import FINAL_SHARE, Group
-from ella.report.method_styles import panels_by_method
+from ella.report.method_styles import method_label, panels_by_method
 from ella.report.palette import colours
 from ella.report.runs import Run
 from ella.report.series import CLOCKS, SUCCESS
@@ -27,6 +27,7 @@ TIMES, MINUS = "\u00d7", "\u2212"
 NOTHING = "<td>–</td>"  # noqa: RUF001
 MAX_JUDGEMENTS = 12
 SUCCESS_COLUMN = Column(SUCCESS, "success rate")
+IN_DATASET = "completed in every success so far, by ELLA's online dataset D of decompositions"
 
 
 def render(
@@ -393,6 +394,11 @@ def _artefacts(artefacts: Sequence[Artefacts]) -> str:
         content += f'<div class="charts">{figures}</div>' if figures else ""
         content += "".join(map(_explanation, of_run.explanations))
     about = "Videos, images and explanations found in the directories of the runs."
+    if any(of_run.explanations for of_run in artefacts):
+        about += (
+            " Relevance: the classifier's probability that a low-level instruction is relevant. "
+            f"In D: {IN_DATASET}. Oracle: it truly supports the instruction."
+        )
     return _section("Videos and explanations", about, content) if content else ""
 
 
@@ -411,14 +417,14 @@ def _explanation(explanation: StoredExplanation) -> str:
     headings = [
         f"{escape(explanation.instruction)} ({escape(explanation.name)})",
         "relevance",
-        "in D",
+        f'<span title="{IN_DATASET}">in D</span>',
         "oracle",
     ]
     return _table(headings, rows)
 
 
 def _name(run: Run) -> str:
-    return f"{run.task}, {run.method} ({run.path.name})"
+    return f"{run.task}, {method_label(run.method)} ({run.path.name})"
 
 
 def _runs(runs: Sequence[Run]) -> str:

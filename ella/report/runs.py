@@ -15,10 +15,10 @@ import numpy as np
 
 from ella.errors import InputError
 from ella.report.series import MAX_NUMBER, SUCCESS, Series, read_series
-from ella.runs.config_file import CONFIG_FILE, FIRST_VERSION, FORMAT_VERSION, current_table
+from ella.runs.config_file import CONFIG_FILE, FORMAT_VERSION, READABLE_VERSIONS, current_table
 from ella.runs.directory import PROVENANCE_FILE
 from ella.runs.metrics import FILE_NAME
-from ella.settings_table import flat, to_json
+from ella.settings_table import flat, read_table, to_json
 from ella.training.settings import from_table, to_table
 
 RUN_FILES = (CONFIG_FILE, PROVENANCE_FILE, FILE_NAME)
@@ -163,9 +163,9 @@ def _run_folders(path: Path, depth: int, warnings: list[str]) -> Iterator[Path]:
 def _read_run(folder: Path, warnings: list[str]) -> Run:
     if not any(folder.iterdir()):
         raise InputError("the folder is empty")
-    config = _read_json(folder / CONFIG_FILE)
+    config = read_table(folder / CONFIG_FILE)
     version = config.get("format_version", FORMAT_VERSION)
-    if version not in (FIRST_VERSION, FORMAT_VERSION):
+    if version not in READABLE_VERSIONS:
         warnings.append(
             f"{folder}: {CONFIG_FILE} has format version {version}, this program's is "
             f"{FORMAT_VERSION}; read as far as it is understood"
@@ -176,7 +176,7 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
     if not isinstance(config.get("method"), str):
         raise InputError(f"{CONFIG_FILE} names no method")
     try:
-        provenance = _read_json(folder / PROVENANCE_FILE)
+        provenance = read_table(folder / PROVENANCE_FILE)
     except InputError as error:
         warnings.append(f"{folder}: {error}, so its command and versions are unknown")
         provenance = {}
@@ -186,18 +186,6 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
     run = Run(folder, config, provenance, series)
     warnings.extend(f"{folder}: {text}" for text in _gaps(run))
     return run
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        table = json.loads(path.read_text())
-    except OSError as error:
-        raise InputError(f"{path.name} cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path.name} is damaged (not JSON)") from error
-    if not isinstance(table, dict):
-        raise InputError(f"{path.name} is damaged (not a table)")
-    return table
 
 
 def _gaps(run: Run) -> Iterator[str]:

@@ -13,7 +13,7 @@ from ella.intervals import SHARE, Interval, mean_of_strata, student_t
 from ella.report import statistics
 from ella.report.artefacts import Artefacts, collect
 from ella.report.groups import Group, area, final_success, group_runs, paired_differences
-from ella.report.method_styles import baseline
+from ella.report.method_styles import baseline, method_label
 from ella.report.palette import ordered
 from ella.report.runs import Run, read_runs
 from ella.report.statistics import Ratio, Scores, Verdict
@@ -241,14 +241,24 @@ def _known(values: np.ndarray) -> np.ndarray:
     return values[~np.isnan(values)]
 
 
+def _known_baselines(groups: Sequence[Group]) -> list[str]:
+    """Labels, and names of methods, in the order of labels."""
+    known: dict[str, None] = {}
+    for label in ordered([group.label for group in groups]):
+        methods = [group.runs[0].method for group in groups if group.label == label]
+        known |= dict.fromkeys([*methods, label])
+    return list(known)
+
+
 def _baseline(groups: Sequence[Group], named: str | None) -> tuple[str | None, list[str]]:
     """The label to compare with, and warnings about tasks that have no such group or too many."""
-    asked = named or baseline()
-    method = asked.split(",")[0]
+    method, *settings = (named or baseline()).split(",")
+    method = method_label(method)
+    asked = ",".join([method, *settings])
     labels = ordered([group.label for group in groups])
     variants = [label for label in labels if asked in (label, label.split(",")[0])]
     if not variants and named is not None:
-        raise unknown_name("baseline", named, labels)
+        raise unknown_name("baseline", named, _known_baselines(groups))
     if not variants:
         return None, [f"no run of the baseline '{asked}', so nothing is compared with it"]
     chosen = asked if asked in variants else variants[0]

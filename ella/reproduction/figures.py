@@ -157,7 +157,7 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
         "smoke": Scale(
             "tiny networks, seconds a run: to see that everything works",
             {task: Budget(6400, seeds=2, preset="smoke") for task in HIGH_LEVEL},
-            {"ppo": {"epochs": 1}, "log": {"every": 5, "checkpoint_every": 5}},
+            {"ppo": {"epochs": 1}, "log": {"every": 3_200, "checkpoint_every": 3_200}},
         ),
         "short": Scale(
             "as many frames as show the difference, in bfloat16",
@@ -174,7 +174,7 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
             },
             {
                 "ppo": {"network": {"compute_dtype": "bfloat16"}},
-                "log": {"every": 50, "checkpoint_every": 1000},
+                "log": {"every": 128_000, "checkpoint_every": 2_560_000},
             },
         ),
         "paper": Scale(
@@ -187,7 +187,7 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
                 "combo-maze": Budget(150_000_000),
                 "sequence-maze": Budget(150_000_000),
             },
-            {"log": {"every": 50, "checkpoint_every": 1000}},
+            {"log": {"every": 128_000, "checkpoint_every": 2_560_000}},
         ),
     }
 )

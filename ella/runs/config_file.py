@@ -1,29 +1,37 @@
 """config.json: the task and the resolved settings of a run; users write such files too."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ella.durable_files import write_durably
 from ella.errors import InputError
-from ella.methods.registry import classes_of
-from ella.settings_table import read_table, to_json
+from ella.methods.registry import all_methods, classes_of
+from ella.ppo.settings import PPOSettings
+from ella.settings_table import read_table, to_json, updated
 from ella.training.settings import PLAIN_FIELDS, TrainingSettings, from_table, to_table
-from ella.world.tasks import TaskSpec, task_of
+from ella.world.tasks import TaskSpec, find, register, task_of
 
 CONFIG_FILE = "config.json"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FIRST_VERSION = 1
 """Had a table for every method, and null for values that depend on the task."""
+LOW_LEVEL = "low_level_task"
+"""The row of the task that the run's task names as its low level, so that the file needs no other
+source; files without it rest on the tasks known by name."""
+SECOND_VERSION = 2
+"""Counted the iterations of schedules; today's counts their frames."""
+READABLE_VERSIONS = (FIRST_VERSION, SECOND_VERSION, FORMAT_VERSION)
 
 
 def write_config(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> None:
     """Save the resolved configuration."""
-    table = {
-        "format_version": FORMAT_VERSION,
-        "task": to_json(spec),
-        **to_table(settings.resolved(spec)),
-    }
+    table = {"format_version": FORMAT_VERSION, "task": to_json(spec)}
+    if spec.low_level is not None:
+        with suppress(InputError):  # Only methods with an offline stage need it to be known.
+            table[LOW_LEVEL] = to_json(find(spec.low_level))
+    table |= to_table(settings.resolved(spec))
     write_durably(directory / CONFIG_FILE, json.dumps(table, indent=2) + "\n")
 
 
@@ -45,13 +53,26 @@ def current_table(table: dict[str, Any], *, where: str) -> tuple[TaskSpec | None
     version = table.get("format_version", FORMAT_VERSION)
     if version == FIRST_VERSION:
         table = _from_first_version(table)
+    if version in (FIRST_VERSION, SECOND_VERSION):
+        table = _from_second_version(table, where=where)
     elif version != FORMAT_VERSION:
         raise InputError(
             f"{where} has format version {version}, this version of ella reads {FORMAT_VERSION}"
         )
+    if LOW_LEVEL in table:
+        _make_known(task_of(table[LOW_LEVEL], where=where), where)
     task = table.get("task")
-    settings = {key: part for key, part in table.items() if key not in ("format_version", "task")}
+    other = ("format_version", "task", LOW_LEVEL)
+    settings = {key: part for key, part in table.items() if key not in other}
     return (None if task is None else task_of(task, where=where)), settings
+
+
+def _make_known(spec: TaskSpec, where: str) -> None:
+    """Register a task that only a file describes."""
+    try:
+        register(spec)
+    except InputError as error:
+        raise InputError(f"{where}: {LOW_LEVEL}: {error}") from error
 
 
 def read_run(directory: Path) -> tuple[TaskSpec, TrainingSettings]:
@@ -72,3 +93,22 @@ def _from_first_version(table: dict[str, Any]) -> dict[str, Any]:
         for name, method in classes_of(str(table.get("method", ""))).items()
     }
     return {**{name: part for name, part in parts.items() if part}, **shared}
+
+
+def _from_second_version(table: dict[str, Any], *, where: str) -> dict[str, Any]:
+    """A table of format version 2 as one of today's."""
+    ppo = updated(PPOSettings(), table.get("ppo", {}), where=f"{where}: ppo")
+    found = dict(table)
+    log = table.get("log")
+    if isinstance(log, dict):
+        found["log"] = {
+            name: value * ppo.frames_per_iteration
+            if name in ("every", "checkpoint_every") and isinstance(value, int)
+            else value
+            for name, value in log.items()
+        }
+    for name, method in all_methods().items():
+        part = table.get(name)
+        if isinstance(part, dict):
+            found[name] = method.settings_of_second_version(part, ppo.frames_per_iteration)
+    return found

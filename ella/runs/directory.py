@@ -9,10 +9,12 @@ policies/       one exported policy per seed, an array file each
 shaper/         the networks a shaper learned offline, where it has any
 """
 
+import errno
 import fcntl
 import json
 import os
 import platform
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
@@ -24,8 +26,9 @@ import jax
 
 import ella
 from ella.durable_files import write_durably
-from ella.errors import InputError
+from ella.errors import InputError, OutOfMemoryError
 from ella.runs.config_file import CONFIG_FILE, write_config
+from ella.runs.metrics import frames_reached
 from ella.settings_table import read_table
 from ella.training.settings import TrainingSettings
 from ella.world.tasks import TaskSpec
@@ -48,7 +51,8 @@ def locked_run(
     together_with: Sequence[str] = (),
 ) -> Iterator[None]:
     """Lock the run's directory, made where it is missing, and record what is trained in it and with
-    which other runs. A new run that bad input stops at its start leaves nothing behind."""
+    which other runs. A new run that bad input or too little memory stops at its start leaves
+    nothing behind."""
     _check_usable(directory, resume)
     with _made_and_locked(directory):
         # Another process may have started here in the meantime.
@@ -61,6 +65,10 @@ def locked_run(
             except OSError as error:
                 raise InputError(f"cannot write to {directory}: {error.strerror}") from error
             yield
+        except OutOfMemoryError:
+            if is_new and not has_trained(directory):
+                shutil.rmtree(directory, ignore_errors=True)
+            raise
         except (InputError, OSError):
             if is_new:
                 _abandon(directory)
@@ -96,6 +104,11 @@ def _made_and_locked(directory: Path) -> Iterator[None]:
                 _abandon(directory)
             raise InputError(f"cannot write to {directory}: {error.strerror}") from error
         yield
+
+
+def has_trained(directory: Path) -> bool:
+    """Whether a run has measured or saved anything."""
+    return (directory / CHECKPOINTS).exists() or frames_reached(directory) > 0
 
 
 def _abandon(directory: Path) -> None:
@@ -173,3 +186,17 @@ def _provenance(command: Sequence[str]) -> dict[str, Any]:
 
 def _write_table(path: Path, table: dict[str, Any]) -> None:
     write_durably(path, json.dumps(table, indent=2) + "\n")
+
+
+@contextmanager
+def writing(what: str, directory: Path) -> Iterator[None]:
+    """Turn what the disk refuses into one line. Whatever the run saved before stays."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "make room" if full else "put that right"
+        raise InputError(
+            f"cannot write {what} to {directory}: {error.strerror or error}; {remedy}, then resume "
+            "the run"
+        ) from error

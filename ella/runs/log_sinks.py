@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from ella.errors import InputError
+from ella.methods.method import Method
 from ella.runs.event_file import EventFile
 from ella.training.log_line import LogLine
 
 
 class AbstractLogSink(ABC):
     """Something that takes log lines while a run trains."""
+
+    def start(self, frames: int) -> None:  # noqa: B027
+        """Called before the first log line, with the frames each seed was trained before."""
 
     @abstractmethod
     def write(self, line: LogLine) -> None:
@@ -93,16 +97,30 @@ class WandbLog(AbstractLogSink):
 HEADLINE = (
     ("success", "success_rate", "{:.1%}"),
     ("return", "return", "{:.3f}"),
+    ("bonus per episode", "bonus_per_episode", "{:.3f}"),
     ("policy loss", "policy_loss", "{:+.4f}"),
     ("value loss", "value_loss", "{:.4f}"),
     ("entropy", "entropy", "{:.3f}"),
 )
-"""What the terminal shows: label, measurement, format."""
+"""What the terminal shows of every method that measures it: label, measurement, format."""
+
+Shown = Sequence[tuple[str, str, str]]
+"""Measurements to show: label, name, format."""
 
 
-def headline(line: LogLine) -> str:
+def measurements_of(method: Method) -> Shown:
+    """What reports draw of a method besides success."""
+    panels = [part.panels for part in method.parts if part.panels is not None]
+    return [
+        (column.title.replace("\n", " "), column.name, "{:.1%}" if column.is_share else "{:.2f}")
+        for one in panels
+        for column in one.columns
+    ]
+
+
+def headline(line: LogLine, measurements: Shown = HEADLINE) -> str:
     """The measurements a person watches, as one text."""
-    shown = ((label, line.mean(name), form) for label, name, form in HEADLINE)
+    shown = ((label, line.mean(name), form) for label, name, form in measurements)
     return "  ".join(
         f"{label} {form.format(value)}" for label, value, form in shown if not math.isnan(value)
     )
@@ -129,24 +147,27 @@ def silence(stream: IO[str]) -> None:
 class PlainDisplay(AbstractLogSink):
     """One text line per log line, for logs and pipes."""
 
-    def __init__(self, total_frames: int) -> None:
+    def __init__(self, total_frames: int, measurements: Shown = ()) -> None:
         self._total = total_frames
+        self._measurements = measurements
 
     def write(self, line: LogLine) -> None:
         left = _time_left(line, self._total)
-        print_progress(
+        text = (
             f"{line.frames:,}/{self._total:,} frames a seed  {line.frames_per_second:,.0f}/s  "
-            f"left {left}  {headline(line)}"
+            f"left {left}  {headline(line)}  {headline(line, self._measurements)}"
         )
+        print_progress(text.rstrip())
 
     def close(self) -> None:
         """Every line is flushed when written."""
 
 
 class LiveDisplay(AbstractLogSink):
-    """A progress bar with rate, time left and the headline, redrawn in place."""
+    """A progress bar with rate, time left, the headline and what the method measures, redrawn in
+    place."""
 
-    def __init__(self, total_frames: int) -> None:
+    def __init__(self, total_frames: int, measurements: Shown = ()) -> None:
         from rich.console import Group
         from rich.live import Live
         from rich.progress import BarColumn, Progress, TextColumn
@@ -163,9 +184,13 @@ class LiveDisplay(AbstractLogSink):
         )
         self._task = self._progress.add_task("", total=total_frames, rate="?/s", left="?")
         self._text = Text("")
-        self._total = total_frames
+        self._total, self._measurements = total_frames, measurements
         self._live = Live(Group(self._progress, self._text), refresh_per_second=4)
         self._live.start()
+
+    def start(self, frames: int) -> None:
+        self._progress.update(self._task, completed=frames)
+        self._live.refresh()
 
     def write(self, line: LogLine) -> None:
         self._progress.update(
@@ -174,16 +199,19 @@ class LiveDisplay(AbstractLogSink):
             rate=f"{line.frames_per_second:,.0f}/s",
             left=_time_left(line, self._total),
         )
-        self._text.plain = headline(line)
+        texts = headline(line), headline(line, self._measurements)
+        self._text.plain = "\n".join(text for text in texts if text)
         self._live.refresh()
 
     def close(self) -> None:
         self._live.stop()
 
 
-def display(total_frames: int) -> AbstractLogSink:
-    """A live display on a terminal, plain lines elsewhere."""
-    return LiveDisplay(total_frames) if sys.stdout.isatty() else PlainDisplay(total_frames)
+def display(total_frames: int, method: Method | None = None) -> AbstractLogSink:
+    """A live display on a terminal, plain lines elsewhere, with what the method measures."""
+    measurements = () if method is None else measurements_of(method)
+    kind = LiveDisplay if sys.stdout.isatty() else PlainDisplay
+    return kind(total_frames, measurements)
 
 
 def _time_left(line: LogLine, total: int) -> str:

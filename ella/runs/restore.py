@@ -1,5 +1,6 @@
 """Reads a run as it stands, also while it trains: nothing is trained and nothing is written."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,15 +15,16 @@ from ella.runs import directory as run_directory
 from ella.runs.checkpoint import CheckpointStore, fingerprint
 from ella.runs.config_file import read_run
 from ella.runs.identity import what_differs
-from ella.runs.policies import load_policy
+from ella.runs.policies import load_policy, policy_files
 from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.shaper import AbstractRewardShaper, Sum
-from ella.training.assembly import build_shaper
+from ella.training.assembly import build_shaper, training_environment
 from ella.training.policy import Policy
 from ella.training.program import training_key
 from ella.training.settings import TrainingSettings
-from ella.world.environment import make
 from ella.world.tasks import TaskSpec
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,14 @@ class RestoredRun:
     states: TrainState
     iteration: int
 
+    @property
+    def frames(self) -> int:
+        """Of each seed."""
+        return self.iteration * self.settings.ppo.frames_per_iteration
+
     def seed(self, index: int) -> TrainState:
         """One seed's train state."""
-        _check_seed_index(self.settings, index)
+        _check_seed_index(self.settings.seeds, index)
         return jax.tree.map(lambda leaf: leaf[index], self.states)
 
     def ella(self, index: int) -> tuple[EllaShaper, EllaState]:
@@ -65,7 +72,7 @@ def check_has_ella(directory: Path, seed_index: int) -> TaskSpec:
     """The run's task, if `restore_run(directory).ella(seed_index)` can be expected to succeed:
     tells cheaply what is wrong before anything large is read."""
     spec, settings = read_run(directory)
-    _check_seed_index(settings, seed_index)
+    _check_seed_index(settings.seeds, seed_index)
     if _ella_part(_untrained_shaper(spec, settings)) is None:
         raise _without_ella(settings)
     if not _checkpoints(directory, spec, settings).paths():
@@ -82,32 +89,51 @@ def restore_run(directory: Path) -> RestoredRun:
 
 
 def newest_policy(directory: Path, seed_index: int = 0) -> Policy:
-    """The newest policy of one of a run's seeds: the exported one, or that of the newest checkpoint
-    where a running, killed or resumed run has gone further."""
-    spec, settings = read_run(directory)
-    _check_seed_index(settings, seed_index)
+    """The newest policy of one of a run's seeds; see `newest_policies`."""
+    policies = newest_policies(directory)
+    _check_seed_index(len(policies), seed_index)
+    return policies[seed_index]
+
+
+def newest_policies(directory: Path) -> list[Policy]:
+    """The newest policy of each of a run's seeds: the exported one, or that of the newest
+    checkpoint, which is logged, where a running, killed or resumed run has gone further."""
+    exported = _exported_policies(directory)
+    try:
+        spec, settings = read_run(directory)
+    except InputError:
+        if exported:
+            return exported  # All that is needed is in them.
+        raise
     saved = _checkpoints(directory, spec, settings).paths()
     saved_frames = int(saved[-1].stem) * settings.ppo.frames_per_iteration if saved else -1
-    exported = None
-    if list((directory / run_directory.POLICIES).glob("seed-*.safetensors")):
-        exported = load_policy(directory, seed_index)
-    if exported is not None and exported.frames >= saved_frames:
+    if exported and min(policy.frames for policy in exported) >= saved_frames:
         return exported
     if not saved:
         raise InputError(f"{directory} has neither policies nor a checkpoint yet")
     states, iteration = _newest_states(directory, spec, settings)
-    network, statistics = jax.tree.map(
-        lambda leaf: jnp.asarray(leaf[seed_index]), (states.network, states.statistics)
-    )
     frames = iteration * settings.ppo.frames_per_iteration
-    return Policy(spec, network, statistics, settings.seed_numbers[seed_index], frames)
+    logger.info(f"{directory}: using its newest checkpoint, at {frames:,} frames a seed")
+    policies = []
+    for index, seed in enumerate(settings.seed_numbers):
+        network, statistics = jax.tree.map(
+            lambda leaf, i=index: jnp.asarray(leaf[i]), (states.network, states.statistics)
+        )
+        policies.append(Policy(spec, network, statistics, seed, frames))
+    return policies
+
+
+def _exported_policies(directory: Path) -> list[Policy]:
+    if not list((directory / run_directory.POLICIES).glob("seed-*.safetensors")):
+        return []
+    return [load_policy(path) for path in policy_files(directory)]
 
 
 def _newest_states(
     directory: Path, spec: TaskSpec, settings: TrainingSettings
 ) -> tuple[TrainState, int]:
     """(train states with the seed axis, iterations done) of the newest complete checkpoint."""
-    env, shaper = make(spec), _untrained_shaper(spec, settings)
+    env, shaper = training_environment(spec, settings), _untrained_shaper(spec, settings)
 
     def start(seeds: jax.Array) -> PyTree:
         keys = jax.vmap(training_key)(seeds)
@@ -158,6 +184,6 @@ def _without_ella(settings: TrainingSettings) -> InputError:
     return InputError(f"the run was trained with method '{settings.method.name}', without ELLA")
 
 
-def _check_seed_index(settings: TrainingSettings, index: int) -> None:
-    if not 0 <= index < settings.seeds:
-        raise InputError(f"seed index {index} is outside 0..{settings.seeds - 1}")
+def _check_seed_index(seeds: int, index: int) -> None:
+    if not 0 <= index < seeds:
+        raise InputError(f"seed index {index} is outside 0..{seeds - 1}")

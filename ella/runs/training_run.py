@@ -1,47 +1,45 @@
 """Training runs: from a task and settings to a directory of metrics, checkpoints and policies."""
 
-import errno
 import logging
-import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from ella.errors import InputError
+from ella.errors import InputError, OutOfMemoryError, is_out_of_memory
 from ella.runs import directory as run_directory
 from ella.runs.checkpoint import CheckpointStore, fingerprint
-from ella.runs.config_file import write_config
+from ella.runs.config_file import CONFIG_FILE, write_config
+from ella.runs.directory import writing
 from ella.runs.identity import check_same_run, what_differs
 from ella.runs.log_sinks import AbstractLogSink, TensorBoardLog, WandbLog
 from ella.runs.metrics import MetricsFile
 from ella.runs.planned_run import PlannedRun, seeds_of
 from ella.runs.policies import export_policies
-from ella.shaping.shaper import AbstractRewardShaper
+from ella.runs.run_shaper import run_shaper
+from ella.runs.stop_signals import stop_signals
 from ella.training import multi_host
 from ella.training.assembly import (
     Sweep,
-    build_shaper,
     chosen_devices,
     make_program,
     seeds_between,
     sweeps_of,
+    training_environment,
 )
 from ella.training.log_line import LogLine, averages, non_finite
 from ella.training.loop import Stretch, stretches
 from ella.training.program import SeedProgram, States
 from ella.training.settings import TrainingSettings, to_table
 from ella.training.start_check import check_start
-from ella.world.environment import make
+from ella.world import tasks
 from ella.world.tasks import TaskSpec
 
 logger = logging.getLogger(__name__)
@@ -88,7 +86,8 @@ def train_run(
     `command` is recorded. With `resume`, an earlier run in the same directory continues from its
     newest whole checkpoint.
     """
-    planned = PlannedRun(make(task).spec, settings, directory)
+    spec = tasks.find(task) if isinstance(task, str) else task
+    planned = PlannedRun(spec, settings, directory)
     return train_runs([planned], resume=resume, sinks=sinks, command=command)[0]
 
 
@@ -112,23 +111,53 @@ def train_runs(
         if resume:
             check_same_run(planned)
     chosen_devices(group[0].settings)
-    with ExitStack() as locks, stop_signals() as stop:
+    begun = [planned.directory for planned in group if (planned.directory / CONFIG_FILE).exists()]
+    with ExitStack() as locks:
         _lock(group, locks, resume=resume, command=command)
         for planned in group:
             logger.info(_opening(planned))
-        shapers = [
-            run_shaper(planned.directory, planned.spec, planned.settings) for planned in group
-        ]
-        sweeps = sweeps_of(shapers, [planned.settings.seed_numbers for planned in group])
-        program = make_program(group[0].settings, make(group[0].spec), sweeps)
-        return _Training(tuple(group), tuple(sweeps), program).go(resume, sinks, stop)
+        with _memory_in_one_line(group):
+            try:
+                with stop_signals(at_once=True):
+                    shapers = [
+                        run_shaper(planned.directory, planned.spec, planned.settings)
+                        for planned in group
+                    ]
+            except KeyboardInterrupt:
+                return [
+                    RunResult(Outcome.INTERRUPTED, planned.directory, 0, 0, None)
+                    for planned in group
+                ]
+            sweeps = sweeps_of(shapers, [planned.settings.seed_numbers for planned in group])
+            env = training_environment(group[0].spec, group[0].settings)
+            program = make_program(group[0].settings, env, sweeps)
+            training = _Training(tuple(group), tuple(sweeps), program)
+            with stop_signals() as stop:
+                return training.go(begun if resume else None, sinks, stop)
+
+
+@contextmanager
+def _memory_in_one_line(group: Sequence[PlannedRun]) -> Iterator[None]:
+    """Turn what does not fit into memory into one line that says what to lower."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        seeds, ppo = seeds_of(group), group[0].settings.ppo
+        sizes = f"{seeds:,} x {ppo.num_envs:,} environments, {ppo.rollout_length:,} steps each"
+        raise OutOfMemoryError(
+            f"out of memory with {sizes}; lower --ppo.num-envs, --ppo.rollout-length, "
+            "--ppo.minibatch-frames or --seeds (ella reproduce: --together)"
+        ) from error
 
 
 def _opening(planned: PlannedRun) -> str:
     settings = planned.settings
     seeds = f"{settings.seeds} seed" + "s" * (settings.seeds > 1)
+    also = f" with {', '.join(settings.also)}" if settings.also else ""
     return (
-        f"training {settings.method.label} on {planned.spec.name}: {seeds}, "
+        f"training {settings.method.label} on {planned.spec.name}{also}: {seeds}, "
         f"{settings.total_frames:,} frames a seed"
     )
 
@@ -160,6 +189,8 @@ def can_train_together(one: PlannedRun, other: PlannedRun) -> bool:
     """Whether two runs can share a program: they differ in method, its settings and seeds alone."""
     return (
         one.spec == other.spec
+        and one.settings.also == other.settings.also
+        and one.settings.curriculum == other.settings.curriculum
         and one.settings.ppo == other.settings.ppo
         and one.settings.iterations == other.settings.iterations
         and one.settings.devices == other.settings.devices
@@ -172,34 +203,10 @@ def _check_group(group: Sequence[PlannedRun]) -> None:
         if not can_train_together(group[0], planned):
             raise InputError(
                 f"{planned.directory} and {group[0].directory} cannot be trained together: task, "
-                "ppo, frames, devices and log must be the same"
+                "also, curriculum, ppo, frames, devices and log must be the same"
             )
     if len({planned.directory for planned in group}) < len(group):
         raise InputError("two runs cannot share a directory")
-
-
-def run_shaper(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> AbstractRewardShaper:
-    """The shaper of the run in `directory`. Its arrays are stored there once it is first built, so
-    that a resumed run uses the very same offline networks, on another machine too."""
-    store = shaper_store(directory, spec, settings)
-    if store.paths():
-        arrays, static = eqx.partition(build_shaper(spec, settings, trained=False), eqx.is_array)
-        found = store.restore_newest(arrays)
-        if found is not None:
-            arrays = jax.tree.map(jnp.asarray, found.state)
-    else:
-        arrays, static = eqx.partition(build_shaper(spec, settings), eqx.is_array)
-        if jax.tree.leaves(arrays) and multi_host.is_main_process():
-            with _writing("the shaper", store.directory):
-                store.save(arrays, 0)
-    return eqx.combine(multi_host.from_main_process(arrays), static)
-
-
-def shaper_store(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> CheckpointStore:
-    """Where a run keeps the arrays of its shaper."""
-    return CheckpointStore(
-        directory / run_directory.SHAPER, fingerprint(what_differs(spec, settings)), keep=1
-    )
 
 
 class _Member:
@@ -209,7 +216,7 @@ class _Member:
         self.planned = planned
         self.store = store_of(planned)
         self.metrics = MetricsFile(planned.directory, names, planned.settings.seed_numbers)
-        every = planned.settings.log.every
+        every = planned.settings.log_iterations
         is_writer = multi_host.is_main_process()
         self.seconds = self.metrics.start(iteration, every) if is_writer else 0.0
         self.saved = iteration
@@ -218,8 +225,8 @@ class _Member:
         """Iterations done before the measurements stopped being finite."""
         self.logs: list[AbstractLogSink] = []
 
-    def open_logs(self, sinks: Sinks) -> None:
-        """Begin to log, where this process does."""
+    def open_logs(self, sinks: Sinks, frames: int) -> None:
+        """Begin to log after `frames` of each seed, where this process logs."""
         if not multi_host.is_main_process():
             return
         planned, log = self.planned, self.planned.settings.log
@@ -231,11 +238,13 @@ class _Member:
                 WandbLog(planned.directory, planned.settings.seed_numbers, log.wandb, config)
             )
         self.logs.extend(sinks(planned))
+        for sink in self.logs:
+            sink.start(frames)
 
     def write(self, line: LogLine) -> None:
         """Log a line."""
         if multi_host.is_main_process():
-            with _writing("metrics", self.planned.directory):
+            with writing("metrics", self.planned.directory):
                 self.metrics.append(line)
         for log in self.logs:
             log.write(line)
@@ -244,7 +253,7 @@ class _Member:
     def save(self, states: PyTree, iteration: int) -> None:
         """Write a checkpoint of this run's seeds, which lie on the host."""
         if multi_host.is_main_process():
-            with _writing("a checkpoint", self.store.directory):
+            with writing("a checkpoint", self.store.directory):
                 self.store.save(states, iteration)
         self.saved = iteration
 
@@ -264,16 +273,21 @@ class _Training:
     sweeps: tuple[Sweep, ...]
     program: SeedProgram
 
-    def go(self, resume: bool, sinks: Sinks, stop: Callable[[], bool]) -> list[RunResult]:
-        """Start or resume, train to the end, export."""
+    def go(
+        self, resumed: Sequence[Path] | None, sinks: Sinks, stop: Callable[[], bool]
+    ) -> list[RunResult]:
+        """Start or resume, train to the end, export. `resumed` are the directories in which a run
+        had begun; None starts new runs."""
         settings = self.group[0].settings
         seeds = [sweep.seeds for sweep in self.sweeps]
         states = self.program.start(seeds)
         iteration = 0
-        if resume:
+        if resumed is not None:
             states, iteration = self._restored(states)
             if iteration:
                 logger.info("resuming at %s frames a seed", f"{self._frames(iteration):,}")
+            for directory in resumed if not iteration else ():
+                logger.warning("%s has no checkpoint: training restarts from frame 0", directory)
             # Only now is it certain that the settings belong to these runs.
             shorter = iteration > settings.iterations
             for planned in self.group if multi_host.is_main_process() and not shorter else ():
@@ -294,7 +308,7 @@ class _Training:
             self.program.compile()
         try:
             for member in members:
-                member.open_logs(sinks)
+                member.open_logs(sinks, self._frames(iteration))
             states, iteration, outcome = self._loop(states, iteration, members, stop)
         finally:
             for member in members:
@@ -310,7 +324,7 @@ class _Training:
         for planned, trained, result in zip(self.group, parts, results, strict=True):
             if result.outcome != Outcome.DIVERGED and multi_host.is_main_process():
                 policies, frames = planned.directory / run_directory.POLICIES, result.frames
-                with _writing("policies", policies):
+                with writing("policies", policies):
                     export_policies(
                         planned.spec, planned.settings, **trained, directory=policies, frames=frames
                     )
@@ -370,7 +384,7 @@ class _Training:
             states,
             iteration,
             iterations=settings.iterations,
-            every=settings.log.every,
+            every=settings.log_iterations,
         ):
             states, iteration = stretch.states, stretch.iteration
             self._log(members, stretch)
@@ -385,7 +399,7 @@ class _Training:
 
     def _save(self, members: Sequence[_Member], stretch: Stretch, *, always: bool) -> None:
         """Write the checkpoints that are due."""
-        every = self.group[0].settings.log.checkpoint_every
+        every = self.group[0].settings.checkpoint_iterations
         due = [
             member.diverged_at is None and (always or stretch.iteration - member.saved >= every)
             for member in members
@@ -442,46 +456,3 @@ def store_of(planned: PlannedRun) -> CheckpointStore:
         fingerprint(what_differs(planned.spec, planned.settings)),
         planned.settings.log.keep,
     )
-
-
-@contextmanager
-def _writing(what: str, directory: Path) -> Iterator[None]:
-    """Turn what the disk refuses into one line. Whatever the run saved before stays."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        remedy = "make room" if full else "put that right"
-        raise InputError(
-            f"cannot write {what} to {directory}: {error.strerror or error}; {remedy}, then resume "
-            "the run"
-        ) from error
-
-
-@contextmanager
-def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C, SIGTERM or loss of the terminal into a wish to stop; a second one
-    stops at once."""
-    asked = False
-
-    def ask(number: int, frame: Any) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-        with suppress(OSError):
-            sys.stderr.write("stopping after this log line; once more stops at once\n")
-
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
-        numbers.append(signal.SIGHUP)
-    try:
-        before = {number: signal.signal(number, ask) for number in numbers}
-    except ValueError:  # not the main thread: signals are someone else's
-        yield lambda: False
-        return
-    try:
-        yield lambda: asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -2,30 +2,34 @@
 
 from ella.errors import InputError
 from ella.shaping.oracle import low_level_of
-from ella.world.tasks import TaskSpec
+from ella.world.mixtures import Task
 
 
 def task_bound(
-    task: TaskSpec,
+    task: Task,
     discount: float = 0.99,
     reward_scale: float = 20.0,
     steps: int | None = None,
     max_completions: int | None = None,
+    num_low_level: int | None = None,
 ) -> float:
     """`largest_bonus` for every episode of a task: the least over its horizons.
 
     Missions of a task may have different horizons, and all pay the same bonus. A success in M
     steps is worth the less the shorter its horizon is, so with `steps` given the shortest horizon
     binds; solutions take min(steps, H) steps where H is shorter. Without, they take all H steps of
-    each horizon, and the longest binds.
+    each horizon, and the longest binds. `num_low_level` low-level instructions count instead of
+    those of the task's low-level task.
     """
     longest = max(task.horizons)
     if steps is not None and not 1 <= steps <= longest:
         raise InputError(f"steps must lie between 1 and the horizon {longest}, got {steps}")
+    if num_low_level is None:
+        num_low_level = low_level_of(task).language.num_instructions
     return min(
         largest_bonus(
             horizon,
-            low_level_of(task).language.num_instructions,
+            num_low_level,
             discount,
             reward_scale,
             horizon if steps is None else min(steps, horizon),

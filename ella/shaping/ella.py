@@ -1,6 +1,6 @@
 """ELLA: a bonus whenever a relevant low-level instruction is completed for the first time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import equinox as eqx
 import jax
@@ -8,13 +8,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.measurement import Mean, Measurements, mean_of
-from ella.shaping import relevance_dataset
-from ella.shaping.relevance import AbstractRelevance, LearnedRelevance
+from ella.shaping import precedence, relevance_dataset
+from ella.shaping.oracle import low_level_of
+from ella.shaping.precedence import Precedence
+from ella.shaping.relevance import AbstractRelevance, EpisodeEnds, LearnedRelevance
 from ella.shaping.relevance_dataset import RelevanceDataset
 from ella.shaping.shaper import AbstractRewardShaper, Number
 from ella.shaping.termination import AbstractTermination
 from ella.trajectory import Trajectory
-from ella.world.tasks import TaskSpec
+from ella.world.language import Language
+from ella.world.mixtures import Task
+
+SUCCESSES_AT_ONCE = 256
+"""Successes whose last state is judged at a time."""
 
 
 @jax.tree_util.register_dataclass
@@ -28,6 +34,9 @@ class EpisodeLedger:
     """Those that can no longer earn a bonus in this episode."""
     owed: Float[Array, " B"]
     """Bonuses paid so far, each compounded to the current step: sum of c_t discount^(t - now)."""
+    completed_at: Int32[Array, "B L"] | None = None
+    """The step, counted over episodes, at which each was completed first, where order counts; see
+    `ella.shaping.precedence`."""
 
 
 @jax.tree_util.register_dataclass
@@ -41,6 +50,8 @@ class EllaState:
     dataset: RelevanceDataset
     relevance: PyTree
     """The relevance judge's own state."""
+    precedence: Precedence | None = None
+    """What comes before what in successes, where order counts."""
 
 
 @jax.tree_util.register_dataclass
@@ -56,6 +67,10 @@ class Account:
     """Everything the episode has completed up to and including the step's observation."""
     bonus: Float[Array, "*T B"]
     """The bonus, neutralisation included."""
+    insolvent: Bool[Array, "*T B"]
+    """Whether the step is a success that owes more than it may be charged."""
+    completed_at: Int32[Array, "*T B L"] | None = None
+    """As in the ledger."""
 
 
 class EllaShaper(AbstractRewardShaper):
@@ -86,6 +101,14 @@ class EllaShaper(AbstractRewardShaper):
     released code never looks at the state after an episode's last action."""
     num_ids: int = eqx.field(static=True)
     """Size of the high-level language's id space."""
+    solvency: Number | None = None
+    """The most a success is charged, as a share of its scaled reward; None for no limit (the
+    paper's). See docs/solvency.md."""
+    in_order: bool = eqx.field(static=True, default=False)
+    """Whether a low-level instruction is paid for only after those that come before it in
+    successes."""
+    low_level: Language | None = eqx.field(static=True, default=None)
+    """The low-level instructions; None where they are no language of the world."""
 
     def init(self, num_envs: int, *, key: PRNGKeyArray) -> EllaState:
         num_low_level = self.relevance.num_low_level
@@ -94,10 +117,14 @@ class EllaShaper(AbstractRewardShaper):
                 completed=jnp.zeros((num_envs, num_low_level), bool),
                 settled=jnp.zeros((num_envs, num_low_level), bool),
                 owed=jnp.zeros(num_envs),
+                completed_at=(
+                    jnp.zeros((num_envs, num_low_level), jnp.int32) if self.in_order else None
+                ),
             ),
             steps=jnp.zeros((), jnp.int32),
             dataset=relevance_dataset.empty(self.num_ids, num_low_level),
             relevance=self.relevance.init(key=key),
+            precedence=precedence.nothing_known(num_low_level) if self.in_order else None,
         )
 
     def start_problems(self, state: EllaState) -> dict[str, Bool[Array, ""]]:
@@ -118,7 +145,7 @@ class EllaShaper(AbstractRewardShaper):
             "low_level_completions": Mean((completions * done).sum(), episodes),
             "decomposition_size": Mean(size * is_seen, is_seen),
             "instructions_seen": Mean(seen, jnp.ones(())),
-            **self.success_measurements(trajectory, account.bonus),
+            **self.success_measurements(trajectory, account),
         }
         return state, account.bonus, measurements
 
@@ -131,19 +158,58 @@ class EllaShaper(AbstractRewardShaper):
         relevant = by_row[trajectory.instruction_row]
         relevant |= self.relevance.pays_everything(steps, B)[:, None, None]
 
-        ledger, account = self.keep_account(state.ledger, trajectory, terminated, relevant)
+        ledger, account = self.keep_account(
+            state.ledger, trajectory, terminated, relevant, state.precedence, steps
+        )
         completed = account.completed
         if self.last_state:
-            completed = completed | self._terminated(trajectory.next_observation, T, B)
-        dataset = relevance_dataset.record(
-            state.dataset, trajectory.instruction_id, completed, trajectory.success
+            completed = completed | self._shown_by_last_states(trajectory, T, B)
+        ends = EpisodeEnds(
+            trajectory.instruction_id, completed, trajectory.success, trajectory.done
         )
-        return EllaState(ledger, state.steps + T, dataset, state.relevance), account
+        known = state.precedence
+        if known is not None:
+            assert account.completed_at is not None
+            known = precedence.observe(known, account.completed, account.completed_at, ends.success)
+        state = EllaState(
+            ledger=ledger,
+            steps=state.steps + T,
+            dataset=relevance_dataset.record(state.dataset, ends.ids, completed, ends.success),
+            relevance=self.relevance.observe(state.relevance, ends),
+            precedence=known,
+        )
+        return state, account
 
     def _terminated(self, observation: PyTree, T: int, B: int) -> Bool[Array, "T B L"]:
         """What every observation of a rollout shows carried out."""
         flat = jax.tree.map(lambda leaf: leaf.reshape(T * B, *leaf.shape[2:]), observation)
         return self.termination(flat).reshape(T, B, -1)
+
+    def _shown_by_last_states(self, trajectory: Trajectory, T: int, B: int) -> Bool[Array, "T B L"]:
+        """What the states after successes show carried out, nothing elsewhere. Only these states
+        are judged, some at a time: they are few."""
+        if T * B <= SUCCESSES_AT_ONCE:
+            return self._terminated(trajectory.next_observation, T, B)
+        flat = jax.tree.map(
+            lambda leaf: leaf.reshape(T * B, *leaf.shape[2:]), trajectory.next_observation
+        )
+        success = trajectory.success.reshape(-1)
+        count = success.sum(dtype=jnp.int32)
+        padded = -(-T * B // SUCCESSES_AT_ONCE) * SUCCESSES_AT_ONCE
+        places = jnp.nonzero(success, size=padded, fill_value=T * B)[0]
+
+        def judge_some(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            begin, found = carry
+            chosen = jax.lax.dynamic_slice_in_dim(places, begin, SUCCESSES_AT_ONCE)
+            views = jax.tree.map(lambda leaf: leaf[jnp.minimum(chosen, T * B - 1)], flat)
+            found = found.at[chosen].set(self.termination(views), mode="drop")
+            return begin + SUCCESSES_AT_ONCE, found
+
+        nothing = jnp.zeros((T * B, self.relevance.num_low_level), bool)
+        _, found = jax.lax.while_loop(
+            lambda carry: carry[0] < count, judge_some, (jnp.zeros((), jnp.int32), nothing)
+        )
+        return found.reshape(T, B, -1)
 
     def fit(
         self,
@@ -154,26 +220,28 @@ class EllaShaper(AbstractRewardShaper):
         key: PRNGKeyArray,
     ) -> tuple[EllaState, Measurements]:
         relevance, measurements = self.relevance.fit(
-            state.relevance, state.dataset, iteration, key=key
+            state.relevance,
+            state.dataset,
+            iteration,
+            frames_per_iteration=trajectory.reward.size,
+            key=key,
         )
-        return EllaState(state.ledger, state.steps, state.dataset, relevance), measurements
+        return replace(state, relevance=relevance), measurements
 
-    def success_measurements(
-        self, trajectory: Trajectory, bonus: Float[Array, "T B"]
-    ) -> Measurements:
+    def success_measurements(self, trajectory: Trajectory, account: Account) -> Measurements:
         """What successes are charged for the bonuses of their episodes, and what they keep.
 
         The last step of a success earns the scaled reward and is charged for the bonuses that steps
         before it were paid, compounded (its own bonus is paid and taken back at once). A success
-        charged more than its scaled reward is insolvent: its last step brings less than nothing.
+        that owes more than it may be charged is insolvent. Without `solvency` the limit is the
+        scaled reward, but it is charged all the same: its last step brings less than nothing.
         """
         success = trajectory.success
-        charge = jnp.maximum(-bonus, 0.0)
         earned = self.reward_scale * trajectory.reward
         return {
-            "success_charge": mean_of(charge, success),
-            "insolvent_successes": mean_of(charge > earned, success),
-            "success_net_reward": mean_of(earned + bonus, success),
+            "success_charge": mean_of(jnp.maximum(-account.bonus, 0.0), success),
+            "insolvent_successes": mean_of(account.insolvent, success),
+            "success_net_reward": mean_of(earned + account.bonus, success),
         }
 
     def keep_account(
@@ -182,36 +250,57 @@ class EllaShaper(AbstractRewardShaper):
         trajectory: Trajectory,
         terminated: Bool[Array, "T B L"],
         relevant: Bool[Array, "T B L"],
+        known: Precedence | None = None,
+        steps: Int32[Array, " T"] | None = None,
     ) -> tuple[EpisodeLedger, Account]:
         """Bonuses of a rollout, given what terminated before each action and what is relevant.
 
         A step earns lambda once however many instructions it completes. A success at step N is
         charged lambda times the sum of discount^(t - N) over the episode's paid steps t, N
-        included, so that its discounted return is that of the unshaped reward.
+        included, so that its discounted return is that of the unshaped reward; with `solvency`, no
+        more than that share of its scaled reward for the steps before N. `known` precedence and the
+        numbers of the `steps` are needed where order counts.
         """
 
         def step(
-            ledger: EpisodeLedger, inputs: tuple[Array, Array, Array, Array]
+            ledger: EpisodeLedger, inputs: tuple[Array, Array, Array, Array, Array | None]
         ) -> tuple[EpisodeLedger, Account]:
-            first, success, terminates, is_relevant = inputs
+            first, success, terminates, is_relevant, number = inputs
             going_on = ~first[:, None]
             completed, settled = ledger.completed & going_on, ledger.settled & going_on
+            at = ledger.completed_at
+            if at is not None:
+                at = precedence.first_steps(at, completed, terminates, number)
             earned = terminates & is_relevant & ~settled
-            settled = settled | (earned if self.recheck else terminates)
             completed = completed | terminates
+            if known is not None:
+                earned &= ~precedence.must_wait(known, completed, is_relevant)
+            settled = settled | (earned if self.recheck else terminates)
             paid = earned.any(-1)
             price = paid.astype(jnp.float32)
             owed = jnp.where(first, 0.0, ledger.owed / self.discount) + price
             charged = jnp.where(success, owed, 0.0) if self.neutralise else 0.0
             bonus = self.bonus * (price - charged)
-            return EpisodeLedger(completed, settled, owed), Account(paid, earned, completed, bonus)
+            account = Account(paid, earned, completed, bonus, jnp.zeros_like(paid), at)
+            return EpisodeLedger(completed, settled, owed, at), account
 
-        inputs = (trajectory.first, trajectory.success, terminated, relevant)
-        return jax.lax.scan(step, ledger, inputs, unroll=8)
+        inputs = (trajectory.first, trajectory.success, terminated, relevant, steps)
+        ledger, account = jax.lax.scan(step, ledger, inputs, unroll=8)
+        return ledger, self._solvent(trajectory, account)
+
+    def _solvent(self, trajectory: Trajectory, account: Account) -> Account:
+        """The account with insolvent successes marked and charged what they may be."""
+        share = 1.0 if self.solvency is None else self.solvency
+        least = -share * self.reward_scale * trajectory.reward
+        insolvent = trajectory.success & (account.bonus < least)
+        bonus = account.bonus
+        if self.solvency is not None:
+            bonus = jnp.where(insolvent, least, bonus)
+        return replace(account, bonus=bonus, insolvent=insolvent)
 
 
 def ella_shaper(
-    task: TaskSpec,
+    task: Task,
     termination: AbstractTermination,
     relevance: AbstractRelevance | None = None,
     *,
@@ -221,15 +310,20 @@ def ella_shaper(
     recheck: bool = True,
     neutralise: bool = True,
     last_state: bool = False,
+    solvency: Number | None = None,
+    in_order: bool = False,
+    low_level: Language | None = None,
 ) -> EllaShaper:
     """ELLA for a high-level task; relevance is learned unless another judge is given.
 
-    `termination` must judge the instructions of `low_level_of(task)`, in the order of their ids.
-    The other arguments are the fields of `EllaShaper`.
+    `termination` must judge the instructions of `low_level`, by default those of
+    `low_level_of(task)`, in the order of their ids. The other arguments are the fields of
+    `EllaShaper`.
     """
+    low = low_level or low_level_of(task).language
     return EllaShaper(
         termination=termination,
-        relevance=relevance or LearnedRelevance(task),
+        relevance=relevance or LearnedRelevance(task, low_level=low),
         bonus=bonus,
         discount=discount,
         reward_scale=reward_scale,
@@ -237,4 +331,7 @@ def ella_shaper(
         neutralise=neutralise,
         last_state=last_state,
         num_ids=task.language.num_ids,
+        solvency=solvency,
+        in_order=in_order,
+        low_level=low,
     )

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
 
 from ella.measurement import Mean, Measurements
-from ella.networks.relevance import RelevanceClassifier, relevance_matrix
+from ella.networks.relevance import relevance_classifier, relevance_matrix
+from ella.schedule import whole_iterations
 from ella.shaping import relevance_training
 from ella.shaping.relevance import LOG_HALF, AbstractRelevance, learn_everything, learn_from_dataset
 from ella.shaping.relevance_dataset import RelevanceDataset
@@ -56,7 +57,9 @@ class FreeTextRelevance(AbstractRelevance):
     num_sentences: Int32[Array, ""]
 
     def init(self, *, key: PRNGKeyArray) -> FreeTextLearner:
-        classifier = RelevanceClassifier(self.settings.network, vocabulary=self.vocabulary, key=key)
+        classifier = relevance_classifier(
+            self.settings.network, vocabulary=self.vocabulary, key=key
+        )
         return FreeTextLearner(
             learner=relevance_training.start(classifier),
             taught=jnp.zeros(self.vocabulary, bool).at[PADDING].set(True),
@@ -92,6 +95,7 @@ class FreeTextRelevance(AbstractRelevance):
         dataset: RelevanceDataset,
         iteration: Int32[Array, ""],
         *,
+        frames_per_iteration: int,
         key: PRNGKeyArray,
     ) -> tuple[FreeTextLearner, Measurements]:
         teach_key, learn_key = jax.random.split(key)
@@ -126,7 +130,8 @@ class FreeTextRelevance(AbstractRelevance):
         def keep(state: FreeTextLearner) -> tuple[FreeTextLearner, Measurements]:
             return state, {STARTED: Mean(jnp.zeros(()), jnp.zeros(()))}
 
-        due = (iteration + 1) % self.settings.update_every == 0
+        every = whole_iterations(self.settings.update_every, frames_per_iteration)
+        due = (iteration + 1) % every == 0
         return jax.lax.cond(due, update, keep, state)
 
     def _teach(

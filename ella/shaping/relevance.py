@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import equinox as eqx
@@ -11,16 +12,21 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.measurement import Mean, Measurements
-from ella.networks.relevance import RelevanceClassifier, relevance_matrix
+from ella.networks.relevance import relevance_classifier, relevance_matrix
+from ella.schedule import whole_iterations
 from ella.shaping import relevance_dataset, relevance_training
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance_dataset import RelevanceDataset
-from ella.shaping.relevance_training import Decompositions, RelevanceLearner
+from ella.shaping.relevance_training import (
+    Decompositions,
+    RelevanceLearner,
+    UnsolvedInstructions,
+)
 from ella.shaping.settings import RelevanceSettings
 from ella.trajectory import InstructionTable
-from ella.world import levels
-from ella.world.grammar import Language
-from ella.world.tasks import TaskSpec
+from ella.world.environment import make
+from ella.world.language import AbstractLanguage, Language
+from ella.world.mixtures import Task
 
 LOG_HALF = float(np.log(0.5))
 NUM_LEVELS = 4096
@@ -30,6 +36,19 @@ START_PROBLEM = (
     "relevance.max_initial_rounds, relevance.training.max_initial_steps or "
     "relevance.initial_instructions"
 )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class EpisodeEnds:
+    """The steps of a rollout at which episodes ended, and what these had completed."""
+
+    ids: Int32[Array, "T B"]
+    """The high-level instruction."""
+    completed: Bool[Array, "T B L"]
+    """Counts where the episode ended."""
+    success: Bool[Array, "T B"]
+    done: Bool[Array, "T B"]
 
 
 class AbstractRelevance(eqx.Module):
@@ -57,6 +76,10 @@ class AbstractRelevance(eqx.Module):
     def probability(self, state: PyTree, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         """The probability of relevance of every pair."""
 
+    def observe(self, state: PyTree, episodes: EpisodeEnds) -> PyTree:
+        """Remember how the episodes of a rollout ended; called once per rollout."""
+        return state
+
     @abstractmethod
     def fit(
         self,
@@ -64,35 +87,39 @@ class AbstractRelevance(eqx.Module):
         dataset: RelevanceDataset,
         iteration: Int32[Array, ""],
         *,
+        frames_per_iteration: int,
         key: PRNGKeyArray,
     ) -> tuple[PyTree, Measurements]:
-        """Learn from the decompositions found so far; called once per iteration."""
+        """Learn from the decompositions found so far; called once per iteration, each of
+        `frames_per_iteration` frames."""
 
 
 class OracleRelevance(AbstractRelevance):
     """True relevance, read off the grammar (`ella.shaping.oracle`)."""
 
-    spec: TaskSpec = eqx.field(static=True)
+    spec: Task = eqx.field(static=True)
     after_frames: int = eqx.field(static=True)
     """Frames of a seed for which every completion is paid for before ground truth takes over."""
+    low_level: Language = eqx.field(static=True)
     num_low_level: int = eqx.field(static=True)
 
-    def __init__(self, spec: TaskSpec, after_frames: int = 0):
+    def __init__(self, spec: Task, after_frames: int = 0, low_level: Language | None = None):
         self.spec = spec
         self.after_frames = after_frames
-        self.num_low_level = low_level_of(spec).language.num_ids
+        self.low_level = low_level or low_level_of(spec).language
+        self.num_low_level = self.low_level.num_ids
 
     def init(self, *, key: PRNGKeyArray) -> PyTree:
         return ()
 
     def relevant(self, state: PyTree, instructions: InstructionTable) -> Bool[Array, "R L"]:
-        return oracle_relevance(self.spec, instructions.ids)
+        return oracle_relevance(self.spec, instructions.ids, self.low_level)
 
     def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
         return steps < -(-self.after_frames // num_envs)
 
     def probability(self, state: PyTree, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
-        return oracle_relevance(self.spec, ids).astype(jnp.float32)
+        return oracle_relevance(self.spec, ids, self.low_level).astype(jnp.float32)
 
     def fit(
         self,
@@ -100,6 +127,7 @@ class OracleRelevance(AbstractRelevance):
         dataset: RelevanceDataset,
         iteration: Int32[Array, ""],
         *,
+        frames_per_iteration: int,
         key: PRNGKeyArray,
     ) -> tuple[PyTree, Measurements]:
         return state, {}
@@ -115,18 +143,30 @@ class LearnedRelevance(AbstractRelevance):
     """
 
     settings: RelevanceSettings = eqx.field(static=True)
-    language: Language = eqx.field(static=True)
-    oracle_spec: TaskSpec | None = eqx.field(static=True)
+    language: AbstractLanguage = eqx.field(static=True)
+    oracle_spec: Task | None = eqx.field(static=True)
     """The task whose oracle labels measure accuracy; None for languages without an oracle."""
+    low_level: Language = eqx.field(static=True)
     num_low_level: int = eqx.field(static=True)
     low_tokens: Int32[Array, "L m"]
     level_instructions: Int32[Array, " K"]
     """The instructions of K levels, as often as levels have them."""
     num_different: int = eqx.field(static=True)
     """Different ones among them."""
+    measure_unsolved: bool = eqx.field(static=True)
+    """Whether accuracy is also measured on instructions that have never been solved."""
 
-    def __init__(self, spec: TaskSpec, settings: RelevanceSettings | None = None):
-        low = low_level_of(spec).language
+    def __init__(
+        self,
+        spec: Task,
+        settings: RelevanceSettings | None = None,
+        low_level: Language | None = None,
+        *,
+        measure_unsolved: bool = False,
+    ):
+        low = low_level or low_level_of(spec).language
+        self.measure_unsolved = measure_unsolved
+        self.low_level = low
         self.settings = settings or RelevanceSettings()
         self.language = spec.language
         self.oracle_spec = spec
@@ -140,7 +180,7 @@ class LearnedRelevance(AbstractRelevance):
         """A learner trained until it calls everything relevant to the instructions of levels."""
         settings = self.settings
         network_key, draw_key, train_key = jax.random.split(key, 3)
-        learner = relevance_training.start(RelevanceClassifier(settings.network, key=network_key))
+        learner = relevance_training.start(relevance_classifier(settings.network, key=network_key))
         ids = self.draw_initial(key=draw_key)
         different = jnp.unique(self.level_instructions, size=self.num_different)
         data = Decompositions(
@@ -150,7 +190,7 @@ class LearnedRelevance(AbstractRelevance):
         )
 
         def all_relevant(learner: RelevanceLearner) -> Bool[Array, ""]:
-            return (self._log_probability(learner, different) > LOG_HALF).all()
+            return (self.log_probability(learner, different) > LOG_HALF).all()
 
         return learn_everything(
             settings, learner, data, self.low_tokens, all_relevant, key=train_key
@@ -165,7 +205,7 @@ class LearnedRelevance(AbstractRelevance):
         return shuffled[jnp.sort(first)[:count]]
 
     def start_problems(self, state: RelevanceLearner) -> dict[str, Bool[Array, ""]]:
-        called = self._log_probability(state, self.level_instructions) > LOG_HALF
+        called = self.log_probability(state, self.level_instructions) > LOG_HALF
         return {START_PROBLEM: ~called.all()}
 
     def relevant(
@@ -178,7 +218,7 @@ class LearnedRelevance(AbstractRelevance):
         return jnp.zeros_like(steps, bool)
 
     def probability(self, state: RelevanceLearner, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
-        return jnp.exp(self._log_probability(state, ids))
+        return jnp.exp(self.log_probability(state, ids))
 
     def fit(
         self,
@@ -186,44 +226,67 @@ class LearnedRelevance(AbstractRelevance):
         dataset: RelevanceDataset,
         iteration: Int32[Array, ""],
         *,
+        frames_per_iteration: int,
         key: PRNGKeyArray,
     ) -> tuple[RelevanceLearner, Measurements]:
         def update(learner: RelevanceLearner) -> tuple[RelevanceLearner, Measurements]:
             learner = learn_from_dataset(
-                self.settings, learner, dataset, self.language.tokens, self.low_tokens, key=key
-            )
-            return learner, self.validate(learner)
+                self.settings, learner, dataset, self.language.tokens, self.low_tokens, key=key,
+                levels=self.level_instructions,
+            )  # fmt: skip
+            return learner, self.validate(learner, dataset)
 
         def keep(learner: RelevanceLearner) -> tuple[RelevanceLearner, Measurements]:
-            nothing = jax.eval_shape(self.validate, learner)
+            nothing = jax.eval_shape(self.validate, learner, dataset)
             return learner, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), nothing)
 
-        due = (iteration + 1) % self.settings.update_every == 0
+        every = whole_iterations(self.settings.update_every, frames_per_iteration)
+        due = (iteration + 1) % every == 0
         return jax.lax.cond(due, update, keep, state)
 
-    def validate(self, learner: RelevanceLearner) -> Measurements:
+    def validate(
+        self,
+        learner: RelevanceLearner,
+        dataset: RelevanceDataset,
+        log_threshold: float | Float[Array, " L"] = LOG_HALF,
+    ) -> Measurements:
         """Agreement with the oracle on instructions of levels, as on a set with as many relevant as
-        irrelevant pairs."""
+        irrelevant pairs; with `measure_unsolved` also on those of them that D does not hold."""
         if self.oracle_spec is None:
             return {}
         ids = self.level_instructions[: self.settings.validation_instructions]
-        called = self._log_probability(learner, ids) > LOG_HALF
-        truth = oracle_relevance(self.oracle_spec, ids)
-        recall = (called & truth).sum() / jnp.maximum(truth.sum(), 1)
-        false_alarms = (called & ~truth).sum() / jnp.maximum((~truth).sum(), 1)
+        called = self.log_probability(learner, ids) > log_threshold
+        truth = oracle_relevance(self.oracle_spec, ids, self.low_level)
+        recall, false_alarms = _agreement(called, truth)
         precision = recall / jnp.maximum(recall + false_alarms, 1e-6)
         one = jnp.ones(())
-        return {
+        measured = {
             "relevance_accuracy": Mean((recall + 1 - false_alarms) / 2, one),
             "relevance_precision": Mean(precision, one),
             "relevance_recall": Mean(recall, one),
         }
+        if self.measure_unsolved:
+            unsolved = ~relevance_dataset.is_seen(dataset, ids)
+            recall, false_alarms = _agreement(called, truth, unsolved[:, None])
+            some = unsolved.any().astype(jnp.float32)
+            accuracy = some * (recall + 1 - false_alarms) / 2
+            measured["relevance_accuracy_unsolved"] = Mean(accuracy, some)
+        return measured
 
-    def _log_probability(
+    def log_probability(
         self, learner: RelevanceLearner, ids: Int32[Array, " N"]
     ) -> Float[Array, "N L"]:
         tokens = self.language.tokens(ids)
         return relevance_matrix(learner.classifier, tokens, self.low_tokens)[0]
+
+
+def _agreement(
+    called: Bool[Array, "N L"], truth: Bool[Array, "N L"], where: Bool[Array, "N 1"] | bool = True
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """(recall, share of irrelevant pairs that are called relevant) of some rows."""
+    recall = (called & truth & where).sum() / jnp.maximum((truth & where).sum(), 1)
+    false_alarms = (called & ~truth & where).sum() / jnp.maximum((~truth & where).sum(), 1)
+    return recall, false_alarms
 
 
 def learn_everything(
@@ -261,8 +324,10 @@ def learn_from_dataset(
     low_tokens: Int32[Array, "L m"],
     *,
     key: PRNGKeyArray,
+    levels: Int32[Array, " K"] | None = None,
 ) -> RelevanceLearner:
-    """One online update from D."""
+    """One online update from D. `levels` are instructions of levels; the unsolved ones among them
+    fill their part of every batch."""
     training = settings.training
     sample_key, train_key = jax.random.split(key)
     capacity = min(training.max_instructions, dataset.members.shape[0])
@@ -271,12 +336,35 @@ def learn_from_dataset(
         tokens=tokens_of(ids),
         relevant=relevance_dataset.decompositions(dataset, ids, low_tokens.shape[0]),
         used=used,
+        unsolved=unsolved_instructions(settings, dataset, tokens_of, levels, dataset.num_seen),
     )
     return relevance_training.learn(learner, data, low_tokens, training, key=train_key)
 
 
+def unsolved_instructions(
+    settings: RelevanceSettings,
+    dataset: RelevanceDataset,
+    tokens_of: Callable[[Int32[Array, " C"]], Int32[Array, "C n"]],
+    levels: Int32[Array, " K"] | None,
+    rows: Int32[Array, ""],
+) -> UnsolvedInstructions | None:
+    """The instructions of levels that D does not hold, as often as levels have them; None where no
+    part of a batch is theirs. Beyond `fewest_successes` rows of data they fill the less of a batch
+    the more rows there are: what was learned then holds for them too."""
+    if levels is None or settings.training.unsolved_share == 0:
+        return None
+    unsolved = ~relevance_dataset.is_seen(dataset, levels)
+    unsolved_first = jnp.argsort(~unsolved, stable=True)
+    few = jnp.maximum(settings.fewest_successes, rows).astype(jnp.float32)
+    return UnsolvedInstructions(
+        tokens=tokens_of(levels[unsolved_first]),
+        count=unsolved.sum(dtype=jnp.int32),
+        part=settings.fewest_successes / few,
+    )
+
+
 @lru_cache(maxsize=64)
-def instructions_of_levels(spec: TaskSpec, count: int) -> np.ndarray:
+def instructions_of_levels(spec: Task, count: int) -> np.ndarray:
     """int32[count]: the instructions of that many levels of a task, always the same (host)."""
-    drawn = levels.generate(spec, jax.random.key(0), count)
+    drawn = make(spec).generate(jax.random.key(0), count)
     return np.asarray(drawn.instruction_id, np.int32)

@@ -60,6 +60,11 @@ def decompositions(
     return unpack(dataset.members[ids], num_low_level)
 
 
+def is_seen(dataset: RelevanceDataset, ids: Int32[Array, "*batch"]) -> Bool[Array, "*batch"]:
+    """Whether the table holds some instructions."""
+    return (dataset.members[ids] != 0).any(-1)
+
+
 def record(
     dataset: RelevanceDataset,
     ids: Int32[Array, "*batch"],

@@ -14,6 +14,12 @@ steps per instruction would, as long as D holds at most 83 instructions: beyond,
 the learning rate of all the steps that one stands for. Adam's epsilon is 1e-8, where the released
 code has 1e-5.
 
+Rows may also be single successes instead of decompositions. Then relevant pairs have one weight in
+all rows and irrelevant ones another, so that the odds p / (1 - p) tend to those with which
+successes complete the low-level instruction, times a known number. And a part of every batch may be
+instructions that have not been solved yet, to which everything is relevant: where the network
+cannot tell them from solved ones by their words, their share is added and no more.
+
 The pace matters: while everything is still called relevant, every completion is paid for, and
 that early encouragement is part of what makes ELLA work.
 """
@@ -27,12 +33,24 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
-from ella.networks.relevance import RelevanceClassifier, relevance_matrix
+from ella.networks.relevance import AbstractRelevanceClassifier, relevance_matrix
 from ella.shaping.settings import RelevanceTrainingSettings
 
 ADAM = optax.scale_by_adam()
 RELEASED_BATCH = 10
 """Pairs a step in the released code."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class UnsolvedInstructions:
+    """High-level instructions that have not been solved yet."""
+
+    tokens: Int32[Array, "U n"]
+    count: Int32[Array, ""]
+    """How many of the rows, from the front, are in use."""
+    part: Float[Array, ""]
+    """How much of `unsolved_share` they fill, in [0, 1]."""
 
 
 @jax.tree_util.register_dataclass
@@ -44,6 +62,11 @@ class Decompositions:
     relevant: Bool[Array, "C L"]
     used: Bool[Array, " C"]
     """Rows in use come first."""
+    weights: Float[Array, " 2"] | None = None
+    """What an irrelevant and a relevant pair count; None or negative ones for what balances each
+    row."""
+    unsolved: UnsolvedInstructions | None = None
+    """What fills `unsolved_share` of every batch; None for nothing."""
 
 
 @jax.tree_util.register_dataclass
@@ -65,11 +88,11 @@ class Pairs:
 class RelevanceLearner:
     """The classifier and its optimiser's state."""
 
-    classifier: RelevanceClassifier
+    classifier: AbstractRelevanceClassifier
     optimiser: PyTree
 
 
-def start(classifier: RelevanceClassifier) -> RelevanceLearner:
+def start(classifier: AbstractRelevanceClassifier) -> RelevanceLearner:
     """A learner whose optimiser remembers nothing."""
     return RelevanceLearner(classifier, ADAM.init(classifier))
 
@@ -129,26 +152,31 @@ def learn_initially(
 
 
 def row_loss(
-    classifier: RelevanceClassifier,
+    classifier: AbstractRelevanceClassifier,
     tokens: Int32[Array, "R n"],
     relevant: Bool[Array, "R L"],
     used: Bool[Array, " R"],
     low_tokens: Int32[Array, "L m"],
+    pair_weights: Float[Array, " 2"] | None = None,
 ) -> Float[Array, ""]:
-    """Balanced cross-entropy of some instructions against all low-level ones."""
+    """Cross-entropy of some instructions against all low-level ones, weighted as in
+    `Decompositions.weights`."""
     log_relevant, log_irrelevant = relevance_matrix(classifier, tokens, low_tokens)
     num_relevant = relevant.sum(-1, keepdims=True)
     num_irrelevant = (~relevant).sum(-1, keepdims=True)
     weights = jnp.where(
         relevant, 1 / jnp.maximum(num_relevant, 1), 1 / jnp.maximum(num_irrelevant, 1)
     )
+    if pair_weights is not None:
+        given = pair_weights[relevant.astype(jnp.int32)]
+        weights = jnp.where(pair_weights[0] < 0, weights, given)
     weights = jnp.where(used[:, None], weights, 0.0)
     losses = -jnp.where(relevant, log_relevant, log_irrelevant)
     return (weights * losses).sum() / jnp.maximum(weights.sum(), 1e-6)
 
 
 def pair_loss(
-    classifier: RelevanceClassifier,
+    classifier: AbstractRelevanceClassifier,
     high: Int32[Array, "P n"],
     low: Int32[Array, "P m"],
     relevant: Bool[Array, " P"],
@@ -188,7 +216,7 @@ def _improve(
     learner: RelevanceLearner,
     learning_rate: float | Float[Array, ""],
     loss: Callable[..., Array],
-    *args: Array,
+    *args: Array | None,
 ) -> RelevanceLearner:
     gradient = eqx.filter_grad(loss)(learner.classifier, *args)
     directions, optimiser = ADAM.update(gradient, learner.optimiser)
@@ -246,19 +274,43 @@ def _learn_rows(
     steps = jnp.minimum(released_steps, max_steps)
     scale = released_steps / jnp.maximum(steps, 1)
     learning_rate = jnp.minimum(settings.learning_rate * scale, settings.max_learning_rate)
-    batch = min(settings.batch, data.used.size)
+    num_unsolved = 0
+    if data.unsolved is not None:
+        num_unsolved = round(settings.unsolved_share * settings.batch)
+    batch = min(settings.batch - num_unsolved, data.used.size)
     count = data.used.sum(dtype=jnp.int32)
 
     def step(carry: tuple[Array, RelevanceLearner]) -> tuple[Array, RelevanceLearner]:
         at, learner = carry
-        drawn = jax.random.randint(jax.random.fold_in(key, at), (batch,), 0, jnp.maximum(count, 1))
-        rows = jnp.where(count <= batch, jnp.arange(batch), drawn)
+        step_key = jax.random.fold_in(key, at)
+        drawn = jax.random.randint(step_key, (batch,), 0, jnp.maximum(count, 1))
+        # Few rows are drawn too if there are unsolved ones, which would outnumber them otherwise.
+        all_at_once = count <= batch if data.unsolved is None else False
+        rows = jnp.where(all_at_once, jnp.arange(batch), drawn)
+        tokens, relevant, used = data.tokens[rows], data.relevant[rows], data.used[rows]
+        if data.unsolved is not None:
+            more, drawn = _draw_unsolved(
+                data.unsolved, num_unsolved, key=jax.random.fold_in(step_key, 1)
+            )
+            tokens = jnp.concatenate([tokens, more])
+            everything = jnp.ones((num_unsolved, relevant.shape[1]), bool)
+            relevant = jnp.concatenate([relevant, everything])
+            used = jnp.concatenate([used, drawn])
         learner = _improve(
             learner, learning_rate, row_loss,
-            data.tokens[rows], data.relevant[rows], data.used[rows], low_tokens,
+            tokens, relevant, used, low_tokens, data.weights,
         )  # fmt: skip
         return at + 1, learner
 
     return jax.lax.while_loop(
         lambda carry: carry[0] < steps, step, (jnp.zeros((), jnp.int32), learner)
     )[1]
+
+
+def _draw_unsolved(
+    unsolved: UnsolvedInstructions, number: int, *, key: PRNGKeyArray
+) -> tuple[Int32[Array, "number n"], Bool[Array, " number"]]:
+    """Some of them with replacement, and which of these are used; none where none is left."""
+    rows = jax.random.randint(key, (number,), 0, jnp.maximum(unsolved.count, 1))
+    used = jnp.arange(number, dtype=jnp.float32) < number * unsolved.part
+    return unsolved.tokens[rows], used & (unsolved.count > 0)

@@ -33,6 +33,9 @@ class RelevanceTrainingSettings:
     """The most steps a round of initial training may take."""
     max_instructions: int = 2048
     """The most high-level instructions an update learns from; more are sampled evenly."""
+    unsolved_share: float = 0.0
+    """Part of every batch of an update that holds instructions of levels not solved yet, to which
+    everything is relevant (rows); 0 as in the released code."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -44,6 +47,12 @@ class RelevanceTrainingSettings:
         for name in ("learning_rate", "max_learning_rate"):
             if getattr(self, name) <= 0:
                 raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
+        if not 0 <= self.unsolved_share < 1:
+            raise InputError(
+                f"relevance unsolved_share must lie in [0, 1), got {self.unsolved_share:g}"
+            )
+        if self.unsolved_share > 0 and self.sampling == "pairs":
+            raise InputError("relevance unsolved_share needs sampling rows")
 
 
 PAPER_TRAINING = RelevanceTrainingSettings(
@@ -58,8 +67,9 @@ class RelevanceSettings:
 
     network: RelevanceNetworkSettings = field(default_factory=RelevanceNetworkSettings)
     training: RelevanceTrainingSettings = field(default_factory=RelevanceTrainingSettings)
-    update_every: int = 50
-    """Iterations between updates."""
+    update_every: int = 128_000
+    """Frames between updates, rounded to the nearest whole number of iterations, at least 1; the
+    paper's 50 iterations of 2,560 frames."""
     initial_instructions: int = 100
     """Different high-level instructions the classifier is first taught to call everything relevant
     to, drawn from levels."""
@@ -69,6 +79,17 @@ class RelevanceSettings:
     does not start. 1 trains once, as the released code does."""
     validation_instructions: int = 256
     """Levels on whose instructions accuracy is measured against the oracle."""
+    labels: Literal["intersections", "beliefs"] = "intersections"
+    """intersections: relevant is what every success of an instruction completed (D, the paper's);
+    beliefs: what most successes complete, learned from the recent ones."""
+    recent_successes: int = 8192
+    """Successes that are remembered (beliefs)."""
+    fewest_successes: int = 1024
+    """Below so many remembered successes, learning is from D (beliefs). Beyond as many rows of
+    data, the part of unsolved instructions shrinks."""
+    base_rates: bool = True
+    """Whether a low-level instruction must also be completed more often in successes than in all
+    recent episodes (beliefs)."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -77,3 +98,17 @@ class RelevanceSettings:
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
+        self._check_beliefs()
+
+    def _check_beliefs(self) -> None:
+        if self.labels not in ("intersections", "beliefs"):
+            raise InputError(
+                f"relevance labels must be intersections or beliefs, got '{self.labels}'"
+            )
+        if not 1 <= self.fewest_successes <= self.recent_successes:
+            raise InputError(
+                "relevance fewest_successes must lie between 1 and recent_successes "
+                f"({self.recent_successes}), got {self.fewest_successes}"
+            )
+        if self.labels == "beliefs" and self.training.sampling == "pairs":
+            raise InputError("relevance labels beliefs need sampling rows")

@@ -12,7 +12,8 @@ from jaxtyping import Array, Bool, PyTree, UInt8
 from ella.networks.termination import TerminationTable
 from ella.trajectory import image_of
 from ella.world.encoding import DOOR, OPEN, VIEW_SIZE, colour_of, kind_of
-from ella.world.grammar import Clause, Language
+from ella.world.grammar import Clause
+from ella.world.language import Language
 from ella.world.state import GOTO, OPEN_DOOR, PICK_UP
 
 AGENT_CELL = (VIEW_SIZE // 2, VIEW_SIZE - 1)

@@ -17,7 +17,7 @@ from ella.ppo.iteration import init_train_state, run_iteration
 from ella.shaping.shaper import AbstractRewardShaper, numbers_of, with_numbers
 from ella.training.program import SeedProgram, seed_mesh
 from ella.training.settings import TrainingSettings
-from ella.world.environment import Environment
+from ella.world.environment import Environment, make
 from ella.world.tasks import TaskSpec
 
 logger = logging.getLogger(__name__)
@@ -28,8 +28,14 @@ def build_shaper(
 ) -> AbstractRewardShaper:
     """The shaper of the settings' method, its offline stage run or taken from the cache; or, not
     `trained`, one of the same shape whose weights are yet to be put in."""
-    method = settings.method.resolved(task)
-    return method.build(BuildContext(task, settings.ppo, trained))
+    trained_task = settings.trained_task(task)
+    method = settings.method.resolved(trained_task)
+    return method.build(BuildContext(trained_task, settings.ppo, trained))
+
+
+def training_environment(task: TaskSpec, settings: TrainingSettings) -> Environment:
+    """The environment that the settings train on: the task's, or a mixture's."""
+    return make(settings.trained_task(task))
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ def make_program(
 
     return SeedProgram(
         [partial(initialise, sweep.shaper) for sweep in sweeps],
-        partial(run_iteration, env, settings.ppo),
+        partial(run_iteration, env, settings.ppo, mixing=settings.curriculum),
         [sweep.shaper for sweep in sweeps],
         mesh,
         [sweep.numbers for sweep in sweeps],

@@ -151,7 +151,7 @@ def _play_in_minigrid(
     worlds, seen = [], []
     for index in range(count):
         level = describe(jax.tree.map(lambda leaf, i=index: leaf[i], jax.device_get(levels)))
-        worlds.append(minigrid_environment(env.spec))
+        worlds.append(minigrid_environment(env.one_task))
         seen.append(worlds[-1].reset(options={"level": level})[0])
     tokens = np.zeros((count, env.language.max_tokens), np.int32)
     for row, observation in zip(tokens, seen, strict=True):

@@ -1,5 +1,6 @@
 """Named settings to start from. A method's own part of a preset is in the method's file."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ella.errors import unknown_name
@@ -28,13 +29,34 @@ LAPTOP_PPO = replace(
     pool_size=64,
 )
 """For tasks of small rooms with few objects."""
+SMALL_LOG = LogSettings(every=12_800, checkpoint_every=128_000)
+WIDE_PPO = PPOSettings(
+    network=NetworkSettings(variant="onehot", compute_dtype="bfloat16"),
+    num_envs=2048,
+    minibatch_frames=10_240,
+    learning_rate=3e-4,
+    pool_size=0,
+)
+"""Many environments for one agent. First values, to be tuned by measurement."""
 
 PRESETS = {
     PAPER: TrainingSettings(),
     "onehot": TrainingSettings(ppo=PPOSettings(network=NetworkSettings(variant="onehot"))),
-    "small": TrainingSettings(frames=400_000, ppo=SMALL_PPO),
-    "laptop": TrainingSettings(frames=128_000, ppo=LAPTOP_PPO, log=LogSettings(every=5)),
-    "smoke": TrainingSettings(frames=6_400, ppo=SMALL_PPO),
+    "wide": TrainingSettings(
+        frames=40_000_000,
+        ppo=WIDE_PPO,
+        log=LogSettings(every=409_600, checkpoint_every=8_192_000),
+    ),
+    "wide-8gb": TrainingSettings(
+        frames=40_000_000,
+        ppo=replace(WIDE_PPO, num_envs=512),
+        log=LogSettings(every=409_600, checkpoint_every=8_192_000),
+    ),
+    "small": TrainingSettings(frames=400_000, ppo=SMALL_PPO, log=SMALL_LOG),
+    "laptop": TrainingSettings(
+        frames=128_000, ppo=LAPTOP_PPO, log=LogSettings(every=6_400, checkpoint_every=64_000)
+    ),
+    "smoke": TrainingSettings(frames=6_400, ppo=SMALL_PPO, log=SMALL_LOG),
 }
 """By name, with plain PPO."""
 
@@ -55,6 +77,7 @@ def start(
     log_every: int | None = None,
     seeds: int = 1,
     seed: int = 0,
+    also: Sequence[str] = (),
 ) -> TrainingSettings:
     """A preset with a method, given by name or with its settings, and what else is given."""
     if isinstance(method, str):
@@ -68,4 +91,5 @@ def start(
         log=settings.log if log_every is None else LogSettings(every=log_every),
         seeds=seeds,
         seed=seed,
+        also=tuple(also) or settings.also,
     )

@@ -1,6 +1,6 @@
 """Training one agent as a pure function of a random key."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -14,9 +14,10 @@ from ella.ppo.iteration import TrainState, init_train_state, run_iteration
 from ella.ppo.settings import PPOSettings
 from ella.shaping.shaper import AbstractRewardShaper, numbers_of, with_numbers
 from ella.training import presets
-from ella.training.assembly import build_shaper
+from ella.training.assembly import build_shaper, training_environment
 from ella.training.settings import TrainingSettings
-from ella.world.environment import Environment, make
+from ella.world import tasks
+from ella.world.environment import Environment
 from ella.world.tasks import TaskSpec
 
 Numbers = Mapping[str, Float[Array, ""]]
@@ -32,6 +33,7 @@ def training_function(
     preset: str = presets.PAPER,
     ppo: PPOSettings | None = None,
     log_every: int | None = None,
+    also: Sequence[str] = (),
 ) -> Callable[..., tuple[TrainState, dict[str, Float[Array, " lines"]]]]:
     """A pure function of a random key that trains one agent: `jit` and `vmap` it as you like.
 
@@ -45,10 +47,12 @@ def training_function(
         over_lambda = jax.vmap(over_seeds, in_axes=(None, 0))
         states, metrics = jax.jit(over_lambda)(keys, {"ella.bonus": jnp.array([0.05, 0.25, 1.0])})
     """
-    env = make(task)
-    settings = presets.start(preset, method, frames=frames, ppo=ppo, log_every=log_every)
-    settings = settings.resolved(env.spec)
-    shaper = build_shaper(env.spec, settings)
+    spec = tasks.find(task) if isinstance(task, str) else task
+    settings = presets.start(
+        preset, method, frames=frames, ppo=ppo, log_every=log_every, also=also
+    ).resolved(spec)
+    env = training_environment(spec, settings)
+    shaper = build_shaper(spec, settings)
 
     def train_one(
         key: PRNGKeyArray, numbers: Numbers | None = None
@@ -67,11 +71,13 @@ def _train_one(
 ) -> tuple[TrainState, dict[str, Float[Array, " lines"]]]:
     ppo, shaper = _with_settings(settings, shaper, numbers)
     state = init_train_state(env, ppo, shaper, key=key)
-    every = min(settings.log.every, settings.iterations)
+    every = min(settings.log_iterations, settings.iterations)
 
     def iterate(state: TrainState, iteration: Array) -> tuple[TrainState, Any]:
         one = jax.tree.map(lambda leaf: leaf[None], state)
-        (state,), (measured,) = run_iteration(env, ppo, [shaper], [one], iteration)
+        (state,), (measured,) = run_iteration(
+            env, ppo, [shaper], [one], iteration, mixing=settings.curriculum
+        )
         return jax.tree.map(lambda leaf: leaf[0], (state, measured))
 
     shapes = jax.eval_shape(iterate, state, jnp.zeros((), jnp.int32))[1]

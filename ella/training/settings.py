@@ -9,11 +9,13 @@ from ella.errors import InputError, unknown_name
 from ella.methods.method import Method
 from ella.methods.ppo import PPO
 from ella.methods.registry import all_methods, classes_of, summed
-from ella.ppo.settings import PPOSettings
+from ella.ppo.settings import CurriculumSettings, PPOSettings
+from ella.schedule import whole_iterations
 from ella.setting_checks import require_at_least
 from ella.settings_table import to_json, updated
 
 if TYPE_CHECKING:
+    from ella.world.mixtures import Task
     from ella.world.tasks import TaskSpec
 
 
@@ -25,10 +27,11 @@ NO_OPTION = "no_option"
 class LogSettings:
     """What a run writes down, and how often."""
 
-    every: int = 20
-    """Iterations between two log lines; all of them are one compiled call."""
-    checkpoint_every: int = 200
-    """Iterations between two checkpoints, rounded up to whole log lines."""
+    every: int = 51_200
+    """Frames of a seed between two log lines, rounded to the nearest whole number of iterations, at
+    least 1; all of them are one compiled call."""
+    checkpoint_every: int = 512_000
+    """Frames of a seed between two checkpoints, rounded likewise, and up to whole log lines."""
     keep: int = 2
     """Checkpoints kept: the newest ones."""
     tensorboard: bool = True
@@ -58,8 +61,13 @@ class TrainingSettings:
     devices: int = 0
     """Devices to spread the seeds over, 0 for all. Each device trains whole seeds; if the seeds do
     not divide evenly, fewer devices are used."""
+    also: tuple[str, ...] = ()
+    """Further tasks to train on in the same batch, as TASK or TASK:WEIGHT; the trained task has
+    weight 1. The agent is evaluated on the trained task alone."""
     ppo: PPOSettings = field(default_factory=PPOSettings)
     """The learner."""
+    curriculum: CurriculumSettings = field(default_factory=CurriculumSettings)
+    """How levels are drawn where several tasks are trained on."""
     log: LogSettings = field(default_factory=LogSettings)
     """Log lines and checkpoints."""
 
@@ -71,7 +79,13 @@ class TrainingSettings:
 
     def resolved(self, task: "TaskSpec") -> "TrainingSettings":
         """These settings with every default that depends on the task filled in."""
-        return replace(self, method=self.method.resolved(task))
+        return replace(self, method=self.method.resolved(self.trained_task(task)))
+
+    def trained_task(self, target: "TaskSpec") -> "Task":
+        """What levels are drawn from: the target, mixed with the tasks of `also`."""
+        from ella.world.mixtures import with_also
+
+        return with_also(target, self.also)
 
     @property
     def seed_numbers(self) -> tuple[int, ...]:
@@ -82,6 +96,16 @@ class TrainingSettings:
     def iterations(self) -> int:
         """Iterations in the whole run."""
         return math.ceil(self.frames / self.ppo.frames_per_iteration)
+
+    @property
+    def log_iterations(self) -> int:
+        """Iterations between two log lines."""
+        return whole_iterations(self.log.every, self.ppo.frames_per_iteration)
+
+    @property
+    def checkpoint_iterations(self) -> int:
+        """The fewest iterations between two checkpoints; they are written after log lines."""
+        return whole_iterations(self.log.checkpoint_every, self.ppo.frames_per_iteration)
 
     @property
     def total_frames(self) -> int:

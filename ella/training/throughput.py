@@ -12,11 +12,12 @@ from jaxtyping import Array, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.methods.ppo import PPO
 from ella.networks.actor_critic import ActorCritic
-from ella.ppo.rollout import collect
+from ella.ppo.rollout import collect, fresh_levels, start_environments
 from ella.ppo.settings import PPOSettings
-from ella.training.assembly import build_shaper, make_program, sweeps_of
+from ella.training.assembly import build_shaper, make_program, sweeps_of, training_environment
 from ella.training.program import training_key
 from ella.training.settings import TrainingSettings
+from ella.world import tasks
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.environment import Environment, VectorState, make
 from ella.world.tasks import TaskSpec
@@ -47,11 +48,12 @@ def benchmark(
 
     They take turns within each repeat, so that their ratio is not one of different moments.
     """
-    env, first = make(task), settings[0]
+    spec, first = tasks.find(task), settings[0]
+    env = make(spec)
     timed = {
         "environment": _acting(env, first, iterations, infer=False),
         "environment+inference": _acting(env, first, iterations, infer=True),
-        **{f"training {one.method.name}": _training(env, one, iterations) for one in settings},
+        **{f"training {one.method.name}": _training(spec, one, iterations) for one in settings},
     }
     for what, call in timed.items():
         logger.info("warming up: %s", what)
@@ -73,7 +75,7 @@ def measure_rate(task: TaskSpec, settings: TrainingSettings, *, iterations: int 
     A CPU is as fast with one seed as with many; there only one is trained.
     """
     seeds = 1 if jax.default_backend() == "cpu" else settings.seeds
-    call = _training(make(task), replace(settings, method=PPO(), seeds=seeds, seed=0), 1)
+    call = _training(task, replace(settings, method=PPO(), seeds=seeds, seed=0), 1)
     call()
     began = time.perf_counter()
     for index in range(iterations):
@@ -88,8 +90,8 @@ def _rate(what: str, frames: int, seconds: list[float]) -> Rate:
     return Rate(what, statistics.median(rates), min(rates), max(rates), frames)
 
 
-def _training(env: Environment, settings: TrainingSettings, iterations: int) -> Callable[[], None]:
-    shaper = build_shaper(env.spec, settings)
+def _training(task: TaskSpec, settings: TrainingSettings, iterations: int) -> Callable[[], None]:
+    shaper, env = build_shaper(task, settings), training_environment(task, settings)
     logger.info("compiling: training %s", settings.method.name)
     program = make_program(settings, env, sweeps_of([shaper], [settings.seed_numbers]))
     states = program.start([settings.seed_numbers])
@@ -115,7 +117,7 @@ def _acting(
     def start(key: jax.Array) -> PyTree:
         network_key, vector_key = jax.random.split(key)
         network = ActorCritic(ppo.network, key=network_key)
-        vector = env.start(vector_key, ppo.num_envs, ppo.pool_size)
+        vector = start_environments(env, ppo, key=vector_key)
         return network, vector, network.initial_memory(ppo.num_envs), key
 
     def rollout(carry: PyTree, _: None) -> PyTree:
@@ -155,4 +157,4 @@ def _at_random(
         vector, transition = env.step_vector(vector, action)
         return vector, transition.reward
 
-    return jax.lax.scan(step, env.refill(vector, refill_key), actions)
+    return jax.lax.scan(step, fresh_levels(env, ppo, vector, key=refill_key), actions)

@@ -1,7 +1,7 @@
 """Training as a function: settings and seeds in, policies and metrics out. No files are written."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -14,13 +14,13 @@ from ella.ppo.iteration import TrainState
 from ella.ppo.settings import PPOSettings
 from ella.shaping.shaper import AbstractRewardShaper
 from ella.training import multi_host, presets
-from ella.training.assembly import build_shaper, make_program, sweeps_of
+from ella.training.assembly import build_shaper, make_program, sweeps_of, training_environment
 from ella.training.log_line import LogLine, averages
 from ella.training.loop import stretches
 from ella.training.policy import Policy
 from ella.training.settings import TrainingSettings
 from ella.training.start_check import check_start
-from ella.world.environment import make
+from ella.world import tasks
 from ella.world.tasks import TaskSpec
 
 logger = logging.getLogger(__name__)
@@ -66,6 +66,7 @@ def train(
     seeds: int = 1,
     frames: int | None = None,
     seed: int = 0,
+    also: Sequence[str] = (),
     preset: str = presets.PAPER,
     ppo: PPOSettings | None = None,
     log_every: int | None = None,
@@ -80,13 +81,23 @@ def train(
         frames: Environment steps of each seed, rounded up to whole iterations; by default the
             preset's.
         seed: The first random seed; the others follow it.
-        preset: Where settings start from: paper, onehot, small.
+        also: Further tasks to train on in the same batch, as "TASK" or "TASK:WEIGHT"; the policy
+            is for `task` all the same.
+        preset: Where settings start from: paper, onehot, wide, wide-8gb, small.
         ppo: The learner; by default the preset's.
-        log_every: Iterations between log lines; by default the preset's.
+        log_every: Frames of a seed between log lines, rounded to whole iterations; by default the
+            preset's.
         on_log_line: Called after every log line.
     """
     settings = presets.start(
-        preset, method, frames=frames, ppo=ppo, log_every=log_every, seeds=seeds, seed=seed
+        preset,
+        method,
+        frames=frames,
+        ppo=ppo,
+        log_every=log_every,
+        seeds=seeds,
+        seed=seed,
+        also=also,
     )
     return train_settings(task, settings, on_log_line=on_log_line)
 
@@ -98,9 +109,10 @@ def train_settings(
     on_log_line: Callable[[LogLine], None] = lambda line: None,
 ) -> TrainingResult:
     """`train` with whole settings."""
-    env = make(task)
-    settings = settings.resolved(env.spec)
-    shaper = build_shaper(env.spec, settings)
+    spec = tasks.find(task) if isinstance(task, str) else task
+    settings = settings.resolved(spec)
+    env = training_environment(spec, settings)
+    shaper = build_shaper(spec, settings)
     sweeps = sweeps_of([shaper], [settings.seed_numbers])
     program = make_program(settings, env, sweeps)
     states = program.start([settings.seed_numbers])
@@ -111,7 +123,7 @@ def train_settings(
     lines: list[LogLine] = []
     seconds = 0.0
     for stretch in stretches(
-        program, states, 0, iterations=settings.iterations, every=settings.log.every
+        program, states, 0, iterations=settings.iterations, every=settings.log_iterations
     ):
         states, seconds = stretch.states, seconds + stretch.seconds
         per_iteration = settings.ppo.frames_per_iteration
@@ -127,7 +139,7 @@ def train_settings(
         )
         on_log_line(lines[-1])
     return TrainingResult(
-        task=env.spec,
+        task=spec,
         settings=settings,
         frames=np.array([line.frames for line in lines]),
         seconds=np.array([line.seconds for line in lines]),

@@ -59,7 +59,7 @@ def load(task: TaskSpec | Environment, description: Mapping[str, Any]) -> State:
     `carrying`, `step_count` and `max_steps` may be left out: empty hands, 0, and the task's own
     horizon.
     """
-    spec = task.spec if isinstance(task, Environment) else task
+    spec = task.one_task if isinstance(task, Environment) else task
     missing = [
         key for key in ("grid", "agent_pos", "agent_dir", "mission") if key not in description
     ]

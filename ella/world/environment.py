@@ -8,14 +8,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, UInt32
 
 from ella.errors import InputError
-from ella.world import levels, tasks
+from ella.world import levels, mixtures, tasks
 from ella.world.dynamics import act
 from ella.world.fingerprint import state_fingerprint
-from ella.world.grammar import Language
+from ella.world.language import AbstractLanguage
+from ella.world.mixtures import Mixture, Task
 from ella.world.observation import view_image
 from ella.world.state import InstructionTable, Observation, State, Timestep, pytree
 from ella.world.tasks import TaskSpec
 from ella.world.verifier import verify
+
+CHUNKS, MIN_CHUNK = 16, 64
+"""`replenish` makes a sixteenth of the pool at a time: small enough to follow how many levels were
+played, large enough to keep a GPU busy."""
 
 
 @pytree
@@ -30,6 +35,11 @@ class LevelPool:
     head: Int32[Array, ""]
     """Slot of the next level to play."""
     fresh: Int32[Array, ""]
+
+    @property
+    def size(self) -> int:
+        """P, of one seed."""
+        return self.levels.instruction_id.shape[0]
 
 
 @pytree
@@ -68,17 +78,24 @@ class Transition:
 
 @dataclass(frozen=True)
 class Environment:
-    """A task's functions. A static value: hash it, close over it, compare it.
+    """A task's or a mixture's functions. A static value: hash it, close over it, compare it.
 
     `reset`, `step` and `observe` are for one environment; batch them with `vmap`. `start`,
-    `refill` and `step_vector` run B environments that reset themselves, taking levels from a
-    pool, so that no level is ever generated inside a step.
+    `refill` (or `replenish`) and `step_vector` run B environments that reset themselves, taking
+    levels from a pool, so that no level is ever generated inside a step.
     """
 
-    spec: TaskSpec
+    spec: Task
 
     @property
-    def language(self) -> Language:
+    def one_task(self) -> TaskSpec:
+        """The task, for what a mixture cannot do: planning, loading levels, minigrid."""
+        if isinstance(self.spec, Mixture):
+            raise InputError(f"a mixture cannot do this; make its target, '{self.spec.name}'")
+        return self.spec
+
+    @property
+    def language(self) -> AbstractLanguage:
         return self.spec.language
 
     def reset(self, key: PRNGKeyArray) -> Timestep:
@@ -109,7 +126,9 @@ class Environment:
         )
 
     def generate(self, key: PRNGKeyArray, n: int) -> State:
-        """n levels that passed every check, [n]."""
+        """n levels that passed every check, [n]; those of a mixture by its own weights."""
+        if isinstance(self.spec, Mixture):
+            return mixtures.generate(self.spec, key, n)
         return levels.generate(self.spec, key, n)
 
     def start(self, key: PRNGKeyArray, num_envs: int, pool_size: int) -> VectorState:
@@ -146,13 +165,51 @@ class Environment:
         """Replace played levels by new ones; call it between rollouts.
 
         Makes as many attempts at a level as the pool has slots, so its work is bounded; levels
-        not yet played stay. Instruction rows change: environment b's becomes P + b.
+        not yet played stay. Instruction rows change: environment b's becomes P + b. One task only;
+        a mixture needs `replenish`.
         """
-        pool = vector.pool
-        size = pool.levels.instruction_id.shape[0]
+        assert isinstance(self.spec, TaskSpec)
         candidates, accepted = jax.vmap(partial(levels.attempt, self.spec))(
-            jax.random.split(key, size)
+            jax.random.split(key, vector.pool.size)
         )
+        return _with_pool(vector, self._added(vector.pool, candidates, accepted))
+
+    def replenish(
+        self,
+        vector: VectorState,
+        key: PRNGKeyArray,
+        weights: Float[Array, " parts"] | None = None,
+    ) -> VectorState:
+        """As `refill`, but until every level is fresh: its work follows the number of levels that
+        were played. `weights` are those of a mixture's parts, by default its own."""
+        size = vector.pool.size
+        attempts = min(size, max(MIN_CHUNK, -(-size // CHUNKS)))
+
+        def is_short(carry: tuple[LevelPool, Int32[Array, ""]]) -> Bool[Array, ""]:
+            return carry[0].fresh < size
+
+        def add_chunk(
+            carry: tuple[LevelPool, Int32[Array, ""]],
+        ) -> tuple[LevelPool, Int32[Array, ""]]:
+            pool, chunk = carry
+            made = self._attempts(jax.random.fold_in(key, chunk), attempts, weights)
+            return self._added(pool, *made), chunk + 1
+
+        full, _ = jax.lax.while_loop(is_short, add_chunk, (vector.pool, jnp.int32(0)))
+        return _with_pool(vector, full)
+
+    def _attempts(
+        self, key: PRNGKeyArray, count: int, weights: Float[Array, " parts"] | None
+    ) -> tuple[State, Bool[Array, " N"]]:
+        """Candidates for the pool, and which of them are accepted."""
+        if isinstance(self.spec, Mixture):
+            shares = self.spec.shares if weights is None else weights
+            return mixtures.attempts(self.spec, shares, key, count)
+        return jax.vmap(partial(levels.attempt, self.spec))(jax.random.split(key, count))
+
+    def _added(self, pool: LevelPool, candidates: State, accepted: Bool[Array, " N"]) -> LevelPool:
+        """The pool with accepted levels in place of played ones, as far as they fit."""
+        size = pool.size
         observed = jax.vmap(self.observe)(candidates)
         rank = jnp.cumsum(accepted, dtype=jnp.int32) - 1
         fits = accepted & (rank < size - pool.fresh)
@@ -162,23 +219,22 @@ class Environment:
             (pool.levels, pool.observations),
             (candidates, observed),
         )
-        num_envs = vector.first.shape[0]
         return replace(
-            vector,
-            instruction_row=size + jnp.arange(num_envs, dtype=jnp.int32),
-            instruction_ids=vector.states.instruction_id,
-            pool=replace(
-                pool,
-                levels=new_levels,
-                observations=new_observations,
-                fresh=pool.fresh + fits.sum(dtype=jnp.int32),
-            ),
+            pool,
+            levels=new_levels,
+            observations=new_observations,
+            fresh=pool.fresh + fits.sum(dtype=jnp.int32),
         )
 
     def instruction_table(self, vector: VectorState) -> InstructionTable:
         """The instructions `instruction_row` points into: P pool levels, then the B instructions
         current at the last refill. Valid until the next refill."""
         ids = jnp.concatenate([vector.pool.levels.instruction_id, vector.instruction_ids])
+        return InstructionTable(ids=ids, tokens=self.language.tokens(ids))
+
+    def whole_language(self) -> InstructionTable:
+        """Every id of the language in order, so that an instruction's row is its id."""
+        ids = jnp.arange(self.language.num_ids, dtype=jnp.int32)
         return InstructionTable(ids=ids, tokens=self.language.tokens(ids))
 
     def step_vector(
@@ -194,7 +250,7 @@ class Environment:
         )
         done = terminated | truncated
         pool = vector.pool
-        size = pool.levels.instruction_id.shape[0]
+        size = pool.size
         slot = (pool.head + jnp.cumsum(done, dtype=jnp.int32) - 1) % size
         resets = done.sum(dtype=jnp.int32)
 
@@ -236,6 +292,17 @@ class Environment:
         return state, reward, fulfilled, state.step_count >= state.max_steps
 
 
-def make(task: str | TaskSpec) -> Environment:
-    """The environment of a named task, or of any row of data."""
-    return Environment(task if isinstance(task, TaskSpec) else tasks.find(task))
+def _with_pool(vector: VectorState, pool: LevelPool) -> VectorState:
+    """The environments with a refilled pool: environment b's instruction has row P + b."""
+    num_envs = vector.first.shape[0]
+    return replace(
+        vector,
+        instruction_row=pool.size + jnp.arange(num_envs, dtype=jnp.int32),
+        instruction_ids=vector.states.instruction_id,
+        pool=pool,
+    )
+
+
+def make(task: str | Task) -> Environment:
+    """The environment of a named task, of any row of data, or of a mixture."""
+    return Environment(tasks.find(task) if isinstance(task, str) else task)

@@ -78,7 +78,7 @@ def solve(env: Environment, levels: State, max_length: int | None = None) -> Sol
     T = max_length or max(env.spec.horizons)
     N = levels.step_count.shape[0]
     rows = jnp.arange(N)
-    plan_all = jax.vmap(partial(plan, env.spec))
+    plan_all = jax.vmap(partial(plan, env.one_task))
 
     def step(carry: tuple[Array, Plan, Solutions]) -> tuple[Array, Plan, Solutions]:
         walking, plans, solutions = carry

@@ -1,17 +1,24 @@
-"""The named tasks. A task is a row of data: add a level by adding a row."""
+"""The named tasks. A task is a row of data: add a level by adding a row.
+
+An installed package offers tasks by entry points of the group `ella.tasks`, each of which names a
+`TaskSpec` under the task's own name.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import entry_points
 from typing import Any
 
 from ella.errors import InputError, unknown_name
 from ella.settings_table import updated
-from ella.world.grammar import Language
+from ella.world.language import Language
 
 ACTION_KINDS = ("goto", "open", "pickup", "putnext")
 FORMS = ("single", "and", "each", "sequence")
 NUM_MOVABLE_CLASSES = 18
+PLUGINS = "ella.tasks"
+"""The group of entry points in which packages offer tasks."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,13 @@ class TaskSpec:
     def steps_per_navigation(self) -> int:
         return self.room_size**2 * self.rows * self.cols
 
+    @property
+    def quick_episode(self) -> float:
+        """A lower estimate of the mean number of steps of the quickest possible episodes: every
+        navigation walks the mean distance of two random cells inside the outer walls."""
+        walk = (self.width - 2 + self.height - 2) / 3
+        return min(self.language.mean_navigations * walk, min(self.horizons))
+
     @cached_property
     def language(self) -> Language:
         return Language(
@@ -197,12 +211,32 @@ def register(spec: TaskSpec) -> TaskSpec:
 def find(name: str) -> TaskSpec:
     """The task of that name, or an error with the nearest names."""
     if name not in TASKS:
+        _load_plugins()
+    if name not in TASKS:
         raise unknown_name("task", name, TASKS)
     return TASKS[name]
 
 
 def all_tasks() -> Iterator[TaskSpec]:
+    _load_plugins()
     yield from TASKS.values()
+
+
+@cache
+def _load_plugins() -> None:
+    for point in entry_points(group=PLUGINS):
+        found = point.load()
+        if not isinstance(found, TaskSpec):
+            raise InputError(
+                f"entry point '{point.name}' of group {PLUGINS} must name an ella.TaskSpec, got "
+                f"{point.value}"
+            )
+        if found.name != point.name:
+            raise InputError(
+                f"entry point '{point.name}' of group {PLUGINS} names a task called "
+                f"'{found.name}'; use one name"
+            )
+        register(found)
 
 
 def task_of(table: Any, *, where: str) -> TaskSpec:

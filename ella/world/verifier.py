@@ -12,12 +12,12 @@ from jaxtyping import Array, Bool, Int32, UInt8
 
 from ella.world.dynamics import cell_at, front_of
 from ella.world.encoding import DOOR, DROP, PICKUP, TOGGLE, kind_of, object_class
-from ella.world.grammar import Language
-from ella.world.state import AFTER, AND, GOTO, OPEN_DOOR, PICK_UP, PUT_NEXT, State
+from ella.world.language import AbstractLanguage
+from ella.world.state import AFTER, AND, GOTO, NO_CLAUSE, OPEN_DOOR, PICK_UP, PUT_NEXT, State
 
 
 def verify(
-    language: Language, state: State, action: Int32[Array, ""]
+    language: AbstractLanguage, state: State, action: Int32[Array, ""]
 ) -> tuple[State, Bool[Array, ""]]:
     """(the state with the verifier's memory renewed, whether the instruction is fulfilled).
 
@@ -28,7 +28,7 @@ def verify(
         remembered = jnp.where(action == DROP, state.cells, state.remembered_cells)
         state = replace(state, remembered_cells=remembered)
     succeeds = _clauses_succeed(language, state, action)
-    if language.form == "single":
+    if not language.has_second_clauses:
         previous = jnp.stack([state.carrying, state.previous_carrying[1]])
         done = jnp.stack([succeeds[0], jnp.zeros((), bool)])
         return replace(state, clause_done=done, previous_carrying=previous), succeeds[0]
@@ -37,7 +37,8 @@ def verify(
 
 def _verify_two(state: State, succeeds: Bool[Array, "2"]) -> tuple[State, Bool[Array, ""]]:
     """Both clauses of an 'and' are verified until they succeed; of a sequence, the later clause is
-    verified from the very step in which the earlier one succeeds."""
+    verified from the very step in which the earlier one succeeds. A sentence of one clause among
+    others of two is fulfilled with it."""
     form = state.instruction.form
     was_done = state.clause_done
     in_any_order = form == AND
@@ -47,16 +48,16 @@ def _verify_two(state: State, succeeds: Bool[Array, "2"]) -> tuple[State, Bool[A
 
     verified = jnp.where(in_any_order | is_earlier, ~was_done, earlier_done)
     done = jnp.where(verified, succeeds, was_done)
-    fulfilled = done[0] & done[1]
+    fulfilled = done[0] & (done[1] | (state.instruction.kinds[1] == NO_CLAUSE))
     previous = jnp.where(verified, state.carrying, state.previous_carrying)
     return replace(state, clause_done=done, previous_carrying=previous), fulfilled
 
 
 def _clauses_succeed(
-    language: Language, state: State, action: Int32[Array, ""]
+    language: AbstractLanguage, state: State, action: Int32[Array, ""]
 ) -> Bool[Array, " clauses"]:
     """For each clause, whether verifying it now gives success."""
-    num_clauses = 1 if language.form == "single" else 2
+    num_clauses = 2 if language.has_second_clauses else 1
     kinds = state.instruction.kinds[:num_clauses]
     target = state.instruction.objects[:num_clauses, 0]
     before = state.previous_carrying[:num_clauses]

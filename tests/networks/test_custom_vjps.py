@@ -133,19 +133,6 @@ def maximum_case(dtype: str) -> Case:
     return Case(normalisation._signed_maximum, first_of_highest, (x,), (signs,))
 
 
-def product_case(dtype: str) -> Case:
-    # Small integers, whose products are exact in every precision: all versions choose alike.
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 6, (SEEDS, 5, 3, 4, 12)).astype(dtype)
-    weight = rng.integers(-2, 3, (SEEDS, 12, WIDTH)).astype(dtype)
-    return Case(
-        normalisation._signed_maximum_of_product,
-        lambda x, weight, signs: first_of_highest(x @ weight, signs),
-        (x, weight),
-        (np.sign(normal(1, WIDTH)).astype(dtype),),
-    )
-
-
 CASES: dict[str, tuple[Callable[..., Array], Callable[[str], Case]]] = {
     "gru": (recurrence.read_words, gru_case),
     "lstm": (recurrence.remember_sequence, lstm_case),
@@ -153,7 +140,6 @@ CASES: dict[str, tuple[Callable[..., Array], Callable[[str], Case]]] = {
     "grid-matrix-4x4": (film.grid_matrix, partial(grid_matrix_case, grid=4, pool=2)),
     "grid-matrix-2x2": (film.grid_matrix, partial(grid_matrix_case, grid=2, pool=1)),
     "maximum": (normalisation._signed_maximum, maximum_case),
-    "maximum-of-product": (normalisation._signed_maximum_of_product, product_case),
 }
 
 

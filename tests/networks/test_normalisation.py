@@ -73,24 +73,6 @@ def test_pooling_before_scaling_has_the_same_gradient(x: np.ndarray) -> None:
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["batch", "layer"])
-def test_pooling_a_product_is_pooling_what_it_gives(x: np.ndarray, kind: str) -> None:
-    layer = norm(kind)
-    weight = np.random.default_rng(2).normal(size=(C, C)).astype(np.float32)
-    probe = np.random.default_rng(3).normal(size=(T, B, P, C)).astype(np.float32)
-
-    def product(layer: Normalisation, x: jax.Array, weight: jax.Array) -> jax.Array:
-        return (layer.pooled_product(x, weight, None)[0] * probe).sum()
-
-    def plain(layer: Normalisation, x: jax.Array, weight: jax.Array) -> jax.Array:
-        return (layer.pooled(x @ weight, None)[0] * probe).sum()
-
-    got = jax.jit(jax.value_and_grad(product, argnums=(0, 1, 2)))(layer, x, weight)
-    want = jax.jit(jax.value_and_grad(plain, argnums=(0, 1, 2)))(layer, x, weight)
-    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-3, rtol=1e-3)
-
-
 def test_rows_see_only_their_own_time_step(x: np.ndarray) -> None:
     layer = norm("batch")
     alone = [layer(jnp.asarray(x[t : t + 1]), None)[0][0] for t in range(T)]
@@ -101,22 +83,6 @@ def test_moments_of_the_batch_are_unbiased(x: np.ndarray) -> None:
     _, found = norm("batch")(jnp.asarray(x), None)
     np.testing.assert_allclose(found.mean, x.mean((1, 2, 3)), rtol=1e-5)
     np.testing.assert_allclose(found.variance, x.var((1, 2, 3), ddof=1), rtol=1e-4)
-
-
-@pytest.mark.parametrize("kind", ["batch", "minibatch"])
-def test_moments_of_a_product_from_moments_of_its_input(kind: str) -> None:
-    rng = np.random.default_rng(3)
-    cells = rng.integers(0, 11, (T, B, P, W, 12)).astype(np.float32)
-    weight = rng.normal(size=(12, C))
-    layer = norm(kind)
-    mean, variance, count = layer.product_moments(
-        jnp.asarray(cells), jnp.asarray(weight, jnp.float32)
-    )
-    product = cells.astype(np.float64) @ weight
-    axes = AXES[kind]
-    np.testing.assert_allclose(mean, product.mean(axes).reshape(-1, C), rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(variance, product.var(axes).reshape(-1, C), rtol=1e-4)
-    assert count == B * P * W * (T if kind == "minibatch" else 1)
 
 
 def test_running_statistics_follow_batch_after_batch() -> None:

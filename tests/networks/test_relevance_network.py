@@ -8,7 +8,12 @@ import optax
 import pytest
 
 from ella.errors import InputError
-from ella.networks.relevance import RelevanceClassifier, relevance_matrix
+from ella.networks.relevance import (
+    RelevanceClassifier,
+    WindowRelevanceClassifier,
+    relevance_classifier,
+    relevance_matrix,
+)
 from ella.networks.settings import RelevanceNetworkSettings
 from ella.world.tasks import find
 
@@ -73,5 +78,35 @@ def test_concatenation_can_tell_which_colours_match():
 def test_bad_settings_are_refused():
     with pytest.raises(InputError, match="comparison"):
         RelevanceNetworkSettings(comparison="cosine")
-    with pytest.raises(InputError, match="positive"):
+    with pytest.raises(InputError, match="must be >= 1"):
         RelevanceNetworkSettings(hidden_size=0)
+
+
+def by_hand(classifier: WindowRelevanceClassifier, words: list[int]) -> list[np.ndarray]:
+    """The vector of every word of a sentence, word by word."""
+    size = classifier.words.shape[1]
+    found = []
+    for end in range(len(words)):
+        window = words[max(0, end - classifier.window + 1) : end + 1]
+        vectors = [np.zeros(size)] * (classifier.window - len(window))
+        vectors += [np.asarray(classifier.words[word]) for word in window]
+        hidden = np.asarray(classifier.hidden.weight) @ np.concatenate(vectors)
+        hidden = np.maximum(hidden + np.asarray(classifier.hidden.bias), 0)
+        found.append(np.asarray(classifier.output.weight) @ hidden + classifier.output.bias)
+    return found
+
+
+def test_windows_take_the_best_match_of_a_word():
+    settings = RelevanceNetworkSettings(
+        "windows", hidden_size=16, output_size=8, window=3, word_size=4
+    )
+    classifier = relevance_classifier(settings, key=jax.random.key(0))
+    high, low = [5, 3, 9, 2, 7], [4, 3, 9, 1]
+    tokens = jnp.array([[*high, 0, 0]]), jnp.array([[*low, 0]])
+    logs, other_logs = matrix(classifier, *tokens)
+    last = by_hand(classifier, low)[-1]
+    logit = np.log(sum(np.exp(vector @ last) for vector in by_hand(classifier, high))) - 2
+    assert float(logs[0, 0] - other_logs[0, 0]) == pytest.approx(logit, rel=1e-4)
+    # What a window shows does not depend on what comes after it.
+    longer, _ = matrix(classifier, jnp.array([[*high, 8, 6]]), tokens[1])
+    assert float(longer[0, 0]) > float(logs[0, 0])

@@ -131,6 +131,19 @@ def test_a_failed_computation_leaves_nothing(tmp_path):
     assert work.done == 1
 
 
+def test_what_a_killed_process_left_of_an_entry_is_removed(tmp_path):
+    own = entry_path(tmp_path, "thing", {"setting": Setting()})
+    (tmp_path / f".{own.name}.0123.unfinished").write_bytes(b"half")
+    other = tmp_path / ".another-entry.safetensors.4567.unfinished"
+    other.write_bytes(b"being written by another process")
+    Work().fetch(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        own.name,
+        own.with_suffix(".lock").name,
+        other.name,
+    }
+
+
 def test_an_impossible_place_is_an_input_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cache"):

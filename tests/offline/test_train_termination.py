@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
-from ella.offline.settings import SMALL_TRAINING, TerminationTrainingSettings
+from ella.networks.settings import TerminationNetworkSettings
+from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination import assess_on_task, termination_classifier
 from ella.offline.termination_examples import TerminationExamples
 from ella.offline.train_termination import _Data, draw_batch
@@ -18,11 +19,13 @@ from ella.world.state import GridObservation
 from ella.world.tasks import find
 
 TASK = find("goto-room")
-QUICK = replace(
-    SMALL_TRAINING,
+QUICK = TerminationTrainingSettings(
     episodes=1000,
-    network=replace(SMALL_TRAINING.network, width=16, instruction_width=16, head_width=16),
+    network=TerminationNetworkSettings(
+        variant="onehot", width=16, instruction_width=16, head_width=16
+    ),
     batch=64,
+    epochs=1,
     max_steps=200,
     learning_rate=3e-3,
 )

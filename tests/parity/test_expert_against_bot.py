@@ -63,4 +63,4 @@ def test_expert_solves_all_and_takes_no_longer_than_the_bot(task: str) -> None:
             start_level(reference, level)
             bot_lengths.append(bot_length(reference))
     np.testing.assert_array_equal(expert_lengths, found.lengths[:COMPARED])
-    assert np.mean(expert_lengths) <= np.mean(bot_lengths)
+    assert env.spec.quick_episode < np.mean(expert_lengths) <= np.mean(bot_lengths)

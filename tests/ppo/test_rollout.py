@@ -11,7 +11,7 @@ from ella.networks.actor_critic import ActorCritic, Memory
 from ella.networks.settings import SMALL_NETWORK
 from ella.ppo.advantage import AdvantageEstimate, estimate_rollout
 from ella.ppo.loss import replay, split_into_sequences
-from ella.ppo.rollout import Rollout, collect, gather_log_prob
+from ella.ppo.rollout import Rollout, collect, gather_log_prob, start_environments
 from ella.ppo.settings import PPOSettings
 from ella.world.environment import make
 from ella.world.tasks import TaskSpec
@@ -73,6 +73,27 @@ def test_the_rollout_holds_every_kind_of_end(played: Played) -> None:
     same = (after.image == later.image).all((2, 3, 4)) & (after.direction == later.direction)
     assert same[~reset].all()
     assert not same[reset].all()
+
+
+def test_a_pool_of_size_0_is_fresh_and_embeds_the_whole_language(played: Played) -> None:
+    automatic = dataclasses.replace(CONFIG, pool_size=0, bootstrap_truncation=False)
+
+    @jax.jit
+    def play(key: jax.Array) -> Rollout:
+        vector = start_environments(ENV, automatic, key=key)
+        memory = played.network.initial_memory(automatic.num_envs)
+        return collect(ENV, automatic, played.network, vector, memory, key=key)[2]
+
+    rollout = play(jax.random.key(1))
+    assert int(played.rollout.levels_reused) > 0, "16 levels are too few here"
+    assert int(rollout.levels_reused) == 0
+    trajectory = rollout.trajectory
+    language = ENV.language
+    assert trajectory.instructions.ids.tolist() == list(range(language.num_ids))
+    np.testing.assert_array_equal(trajectory.instruction_row, trajectory.instruction_id)
+    same = np.asarray(trajectory.instruction_id[1:] == trajectory.instruction_id[:-1])
+    assert same[~np.asarray(trajectory.first[1:])].all()
+    assert language.is_valid(np.asarray(trajectory.instruction_id)).all()
 
 
 @pytest.fixture(scope="module")

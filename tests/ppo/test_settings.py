@@ -1,9 +1,13 @@
 """Settings that fit together, and those that do not."""
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from ella.errors import InputError
 from ella.ppo.settings import PPOSettings
+from ella.ppo.update import learning_rate_at, make_optimiser
 
 
 def test_defaults_are_two_minibatches_of_64_sequences() -> None:
@@ -20,6 +24,8 @@ def test_defaults_are_two_minibatches_of_64_sequences() -> None:
         ({"minibatch_frames": 1290}, "minibatch_frames"),
         ({"minibatch_frames": 1000}, "minibatch_frames"),
         ({"num_envs": 0}, "num_envs"),
+        ({"pool_size": -1}, "pool_size"),
+        ({"decay_frames": -1}, "decay_frames"),
         ({"learning_rate": float("nan")}, "learning_rate"),
         ({"entropy_coefficient": -0.1}, "entropy_coefficient"),
         ({"discount": 1.5}, "discount"),
@@ -29,3 +35,21 @@ def test_defaults_are_two_minibatches_of_64_sequences() -> None:
 def test_settings_that_do_not_fit_are_refused(wrong: dict, named: str) -> None:
     with pytest.raises(InputError, match=named):
         PPOSettings(**wrong)
+
+
+def test_the_learning_rate_is_constant_or_falls_to_a_tenth() -> None:
+    constant, falling = PPOSettings(), PPOSettings(decay_frames=2560 * 100)
+    assert learning_rate_at(constant, jnp.int32(7)) == 1e-4
+    found = [float(learning_rate_at(falling, jnp.int32(at))) for at in (0, 50, 100, 1000)]
+    np.testing.assert_allclose(found, [1e-4, 0.55e-4, 1e-5, 1e-5], rtol=1e-5)
+
+
+def test_a_traced_learning_rate_scales_the_step_and_keeps_the_optimiser_s_state() -> None:
+    config = PPOSettings()
+    weights, gradient = jnp.ones(3), jnp.array([0.1, -0.2, 0.05])
+    state = make_optimiser(config).init(weights)
+    step, after = make_optimiser(config).update(gradient, state)
+    lower = jax.jit(lambda rate: make_optimiser(config, rate).update(gradient, state))
+    small, also_after = lower(jnp.float32(1e-5))
+    np.testing.assert_allclose(small, 0.1 * step, rtol=1e-5)
+    jax.tree.map(np.testing.assert_array_equal, after, also_after)

@@ -65,7 +65,7 @@ def test_page_loads_alone_and_draws(browser, page):
     }
     # Two tasks of success, one profile, and two panels of ELLA for each task.
     assert browser.value("document.querySelectorAll('.chart svg').length") == 7
-    assert paths(browser, "ppo") == paths(browser, "ella") == 2
+    assert paths(browser, "PPO") == paths(browser, "ELLA") == 2
     assert "frames of each seed (millions)" in tick_texts(browser)
     distinct, common = colours_in(browser.screenshot())
     assert distinct > 50
@@ -81,12 +81,12 @@ def test_methods_can_be_switched_off_and_on(browser, page):
     assert (
         browser.value("document.querySelector('button[data-method=\"1\"]').ariaPressed") == "false"
     )
-    assert (paths(browser, "ppo"), paths(browser, "ella")) == (2, 0)
+    assert (paths(browser, "PPO"), paths(browser, "ELLA")) == (2, 0)
     assert browser.value(rows) == 0
     browser.click("button.method[data-method='0']")
     assert "every method is off" in tick_texts(browser)
     browser.click("button.method[data-method='1']")
-    assert (paths(browser, "ppo"), paths(browser, "ella")) == (0, 2)
+    assert (paths(browser, "PPO"), paths(browser, "ELLA")) == (0, 2)
     assert browser.value(rows) == shown
     assert browser.problems == []
 
@@ -101,7 +101,7 @@ def test_axis_and_band_can_be_chosen_and_survive_a_reload(browser, page):
     browser.click("button[data-value='iqm']")
     area = browser.value("document.querySelector('.chart .area').getAttribute('d')")
     browser.click("button[data-value='seeds']")
-    assert paths(browser, "ella") == 3
+    assert paths(browser, "ELLA") == 3
     browser.click("button[data-value='mean']")
     assert browser.value("document.querySelector('.chart .area').getAttribute('d')") != area
     browser.click("button[data-value='frames']")
@@ -110,7 +110,7 @@ def test_axis_and_band_can_be_chosen_and_survive_a_reload(browser, page):
     browser.click("button[data-value='seeds']")
     browser.wait_for_load(lambda: browser.send("Page.reload"))
     assert "episodes of each seed" in tick_texts(browser)
-    assert paths(browser, "ella") == 3
+    assert paths(browser, "ELLA") == 3
     assert browser.problems == []
 
 
@@ -125,7 +125,7 @@ def test_runs_trained_as_one_program_have_no_axis_of_seconds(write_run, tmp_path
     write_run(tmp_path / "learn", method="learn")
     summary = summarise([tmp_path])
     assert '"axes":["frames","episodes","seconds"]' in render(summary)
-    assert [group.label for group in summary.groups if "seconds" in group.clocks] == ["learn"]
+    assert [group.label for group in summary.groups if "seconds" in group.clocks] == ["LEARN"]
 
 
 def test_differences_are_paired_by_seed_and_judged_by_the_margin(write_run, tmp_path):
@@ -153,8 +153,8 @@ def test_hovering_tells_the_values(browser, page):
     browser.mouse("mouseMoved", x, y)
     tip = browser.value("document.querySelector('.chart .tip').innerText")
     assert " K\n" in tip or " M\n" in tip
-    assert "ella: 100 %" in tip
-    assert "ppo: " in tip
+    assert "ELLA: 100 %" in tip
+    assert "PPO: " in tip
     browser.mouse("mouseMoved", 2, 2)
     assert browser.value("document.querySelector('.chart .tip')") is None
 
@@ -224,6 +224,7 @@ def test_videos_and_explanations_of_a_run_are_shown(browser, write_run, tmp_path
     assert "get it (why.json)" in text
     assert "go to the red ball" in text
     assert "go to the grey box" not in text
+    assert "In D: completed in every success so far" in text
     assert "broken.gif: damaged" in text
 
 

@@ -42,10 +42,10 @@ def test_runs_are_found_below_a_folder_once(write_run, tmp_path):
 @pytest.mark.parametrize(
     ("damage", "warning"),
     [
-        (lambda run: (run / "config.json").write_text('{"task": '), "config.json is damaged"),
-        (lambda run: (run / "config.json").write_text("[1]"), "config.json is damaged"),
+        (lambda run: (run / "config.json").write_text('{"task": '), "config.json is not JSON"),
+        (lambda run: (run / "config.json").write_text("[1]"), "config.json does not hold a"),
         (lambda run: (run / "config.json").write_text("{}"), "config.json names no task"),
-        (lambda run: (run / "config.json").unlink(), "config.json cannot be read"),
+        (lambda run: (run / "config.json").unlink(), "cannot read"),
         (lambda run: (run / "metrics.csv").unlink(), "metrics.csv cannot be read"),
         (lambda run: (run / "metrics.csv").write_text(""), "metrics.csv has no measurements"),
         (
@@ -92,7 +92,7 @@ def test_absurd_numbers_do_not_stop_a_report(write_run, tmp_path):
     other = write_run(tmp_path / "b", seeds=1, method="ella")
     edit_lines(other, lambda x: [*x[:-1], "0,300,1e20,1,1,1e308,4,-1e200,inf\n"])
     summary = summarise([tmp_path])
-    assert [group.label for group in summary.groups] == ["ppo", "ella"]
+    assert [group.label for group in summary.groups] == ["PPO", "ELLA"]
     assert all(np.isfinite(result.area.value) for result in summary.results)
     assert "<table>" in render(summary)
 
@@ -110,11 +110,11 @@ def test_a_run_that_stopped_early_is_drawn_but_not_compared(write_run, tmp_path)
     edit_lines(cut, lambda lines: lines[:4])
     write_run(tmp_path / "ella", method="ella")
     summary = summarise([tmp_path])
-    assert summary.labels == ["ppo", "ella"]
+    assert summary.labels == ["PPO", "ELLA"]
     assert summary.budget("goto-room") == 1_000_000
     (result,) = summary.results
-    assert (result.group.label, result.final.value) == ("ella", 1)
-    assert list(summary.profiles) == ["ella"]
+    assert (result.group.label, result.final.value) == ("ELLA", 1)
+    assert list(summary.profiles) == ["ELLA"]
     assert summary.comparisons == []
     told = [warning for warning in summary.warnings if "not compared" in warning]
     assert told == [
@@ -136,7 +136,7 @@ def test_runs_that_all_go_on_are_compared_as_far_as_they_are(write_run, tmp_path
     edit_lines(write_run(tmp_path / "a"), lambda lines: lines[:19])
     edit_lines(write_run(tmp_path / "b", method="ella"), lambda lines: lines[:25])
     summary = summarise([tmp_path])
-    assert [result.group.label for result in summary.results] == ["ppo", "ella"]
+    assert [result.group.label for result in summary.results] == ["PPO", "ELLA"]
     assert summary.budget("goto-room") == 300_000
     assert (
         f"goto-room: compared over the first 0.3 of 0.4 million frames, all that {tmp_path / 'a'} "
@@ -202,7 +202,7 @@ def test_seeds_of_one_experiment_are_joined_but_never_counted_twice(write_run, t
     write_run(tmp_path / "b", seeds=2, seed=1)
     summary = summarise([tmp_path])
     (group,) = summary.groups
-    assert (group.label, len(group.ends)) == ("ppo", 3)
+    assert (group.label, len(group.ends)) == ("PPO", 3)
     assert any("seed(s) 1 are in" in warning for warning in summary.warnings)
 
 
@@ -222,7 +222,7 @@ def test_different_settings_are_not_mixed(write_run, tmp_path):
     for bonus in (0.25, 0.5):
         write_run(tmp_path / str(bonus), method="ella", ella={"bonus": bonus})
     labels = summarise([tmp_path], baseline="ella").labels
-    assert labels == ["ella, bonus=0.25", "ella, bonus=0.5"]
+    assert labels == ["ELLA, bonus=0.25", "ELLA, bonus=0.5"]
 
 
 def test_the_bonus_that_a_task_has_by_default_is_told(write_run, tmp_path):
@@ -236,8 +236,8 @@ def test_the_bonus_that_a_task_has_by_default_is_told(write_run, tmp_path):
         for task in ("unlock-maze", "openpick-maze")
     }
     assert found == {
-        "unlock-maze": ["ella, bonus=0.1", "ella, bonus=0.25", "ella, bonus=5.0"],
-        "openpick-maze": ["ella, bonus=0.1", "ella, bonus=0.5", "ella, bonus=5.0"],
+        "unlock-maze": ["ELLA, bonus=0.1", "ELLA, bonus=0.25", "ELLA, bonus=5.0"],
+        "openpick-maze": ["ELLA, bonus=0.1", "ELLA, bonus=0.5", "ELLA, bonus=5.0"],
     }
 
 
@@ -249,7 +249,7 @@ def test_the_papers_bonuses_are_one_setting(write_run, tmp_path):
     config["ella"]["bonus"] = 2.0
     (tmp_path / "unlock-maze" / "config.json").write_text(json.dumps(config))
     (warning,) = summarise([tmp_path], baseline="ella").warnings
-    assert warning == "ella has other settings on other tasks: ella.bonus"
+    assert warning == "ELLA has other settings on other tasks: ella.bonus"
 
 
 def test_settings_that_an_old_configuration_lacks_are_the_defaults(write_run, tmp_path):
@@ -259,7 +259,7 @@ def test_settings_that_an_old_configuration_lacks_are_the_defaults(write_run, tm
     del config["ella"]["last_state"], config["ppo"]["unroll"], config["task"]["max_steps"]
     (old / "config.json").write_text(json.dumps(config))
     (group,) = summarise([tmp_path], baseline="ella").groups
-    assert (group.label, len(group.ends)) == ("ella", 6)
+    assert (group.label, len(group.ends)) == ("ELLA", 6)
 
 
 def test_configurations_are_flattened_once_per_reading(write_run, tmp_path, monkeypatch):
@@ -285,30 +285,46 @@ def test_variants_of_the_baseline_are_told(write_run, tmp_path):
         folder = tmp_path / "unlock-maze" / str(rate)
         write_run(folder, task="unlock-maze", ppo={"learning_rate": rate})
     write_run(tmp_path / "unlock-maze" / "ella", task="unlock-maze", method="ella")
-    slow, fast = "ppo, learning_rate=0.0001", "ppo, learning_rate=0.0007"
+    slow, fast = "PPO, learning_rate=0.0001", "PPO, learning_rate=0.0007"
     summary = summarise([tmp_path])
     assert summary.baseline == slow
     assert (
-        f"several variants of the baseline 'ppo': compared with '{slow}'; --baseline chooses "
+        f"several variants of the baseline 'PPO': compared with '{slow}'; --baseline chooses "
         "another"
     ) in summary.warnings
     assert summarise([tmp_path], baseline=fast).warnings == ()
     # With another task, where there is no choice, no variant is called like the baseline.
     write_run(tmp_path / "goto-room")
     summary = summarise([tmp_path])
-    assert summary.baseline == "ppo"
+    assert summary.baseline == "PPO"
     assert not any(any(s.ratios) for s in summary.results if s.group.task == "unlock-maze")
     assert (
-        "unlock-maze: nothing is compared with 'ppo', which it does not have; --baseline can name "
+        "unlock-maze: nothing is compared with 'PPO', which it does not have; --baseline can name "
         f"'{slow}', '{fast}'"
     ) in summary.warnings
 
 
 def test_variants_are_in_the_order_of_their_numbers():
-    labels = ["ella, bonus=10.0", "mine", "ella, bonus=2.0", "ella", "ppo", "ella, bonus=0.25"]
-    expected = ["ppo", "ella", "ella, bonus=0.25", "ella, bonus=2.0", "ella, bonus=10.0", "mine"]
+    labels = ["ELLA, bonus=10.0", "mine", "ELLA, bonus=2.0", "ELLA", "PPO", "ELLA, bonus=0.25"]
+    expected = ["PPO", "ELLA", "ELLA, bonus=0.25", "ELLA, bonus=2.0", "ELLA, bonus=10.0", "mine"]
     assert ordered(labels) == expected
     assert len(set(colours(expected).values())) == len(expected)
+
+
+def test_methods_are_shown_by_their_labels(write_run, tmp_path):
+    for method in ("ppo", "ella", "ella-oracle", "ella+ride"):
+        write_run(tmp_path / method, method=method)
+    absent = write_run(tmp_path / "absent", seed=3)
+    config = json.loads((absent / "config.json").read_text())
+    (absent / "config.json").write_text(json.dumps({**config, "method": "not-installed"}))
+    summary = summarise([tmp_path])
+    assert summary.labels == ["PPO", "ELLA", "ELLA oracle", "ELLA + RIDE", "not-installed"]
+    # The baseline can be named either way.
+    for name in ("ella-oracle", "ELLA oracle"):
+        assert summarise([tmp_path], baseline=name).baseline == "ELLA oracle"
+    page = render(summary)
+    assert "<h3>Against PPO</h3>" in page
+    assert "goto-room, ELLA + RIDE (ella+ride)" in page
 
 
 def test_options_of_other_methods_do_not_matter(write_run, tmp_path):
@@ -323,7 +339,7 @@ def test_other_settings_on_another_task_are_told(write_run, tmp_path):
     ppo = to_json(dataclasses.replace(PPOSettings(), discount=0.5))
     write_run(tmp_path / "b", task="pick-maze", ppo=ppo)
     (warning,) = summarise([tmp_path]).warnings
-    assert warning == "ppo has other settings on other tasks: ppo.discount"
+    assert warning == "PPO has other settings on other tasks: ppo.discount"
 
 
 def test_numbers_of_straight_lines(write_run, tmp_path):
@@ -332,7 +348,7 @@ def test_numbers_of_straight_lines(write_run, tmp_path):
     write_run(tmp_path / "ella", until=0.5, seeds=1, method="ella")
     summary = summarise([tmp_path])
     slow, fast = summary.results
-    assert (slow.group.label, fast.group.label) == ("ppo", "ella")
+    assert (slow.group.label, fast.group.label) == ("PPO", "ELLA")
     assert fast.final.value == pytest.approx(1)
     assert slow.area.value == pytest.approx(0.5, abs=0.01)
     assert fast.area.value == pytest.approx(0.75, abs=0.01)

@@ -1,12 +1,16 @@
-"""Event files, read back by TensorBoard itself."""
+"""Event files, read back by TensorBoard itself, and what a terminal shows."""
 
 import math
 
 import numpy as np
+from pseudo_terminal import pseudo_terminal
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-from ella.runs.log_sinks import TensorBoardLog
+from ella.methods.ella import ELLA
+from ella.methods.ppo import PPO
+from ella.methods.ride import RIDE
+from ella.runs.log_sinks import TensorBoardLog, display
 from ella.runs.metrics import LogLine
 
 STEPS = (0, 127, 128, 300_000_000, 2**40)
@@ -47,3 +51,46 @@ def test_tensorboard_checks_every_record_and_finds_them_whole(tmp_path):
     content[-10] ^= 1
     path.write_bytes(content)
     assert len(list(EventFileLoader(str(path)).Load())) == 1
+
+
+ELLA_LINE = LogLine(
+    2, 640, 1.5, 50.0,
+    {
+        "success_rate": np.array([0.25, 0.75]),
+        "bonus_per_episode": np.array([0.5, 1.5]),
+        "decomposition_size": np.array([3.0, 4.0]),
+        "relevance_precision": np.array([0.5, 0.7]),
+    },
+)  # fmt: skip
+
+
+def test_lines_show_what_the_method_measures(capsys):
+    for method in (ELLA(), ELLA() + RIDE()):
+        display(1280, method).write(ELLA_LINE)
+        (line,) = capsys.readouterr().out.splitlines()
+        for part in (
+            *("success 50.0%", "bonus per episode 1.000", "precision of relevance 60.0%"),
+            "low-level instructions per instruction 3.50",
+        ):
+            assert part in line
+        # Not measured.
+        assert "recall" not in line
+    display(1280, PPO()).write(ELLA_LINE)
+    assert "relevance" not in capsys.readouterr().out
+
+
+def test_the_bar_of_a_resumed_run_starts_where_it_stopped(monkeypatch):
+    with pseudo_terminal() as terminal:
+        monkeypatch.setattr("sys.stdout", terminal.screen)
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setenv("TERM", "xterm")
+        live = display(1280, ELLA())
+        live.start(640)
+        live.close()
+        shown = terminal.text()
+        live = display(1280, ELLA())
+        live.write(ELLA_LINE)
+        live.close()
+        later = terminal.text()
+    assert "640/1,280 frames a seed" in shown
+    assert "precision of relevance 60.0%" in later

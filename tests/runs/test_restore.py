@@ -1,5 +1,6 @@
 """Runs are read as they stand, also while they train: nothing is trained, nothing is written."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -41,8 +42,12 @@ def assert_same_policy(one, other):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed_index", [0, 1])
-def test_the_newest_checkpoint_holds_the_policy_of_a_killed_run(whole, killed, seed_index):
+def test_the_newest_checkpoint_holds_the_policy_of_a_killed_run(whole, killed, seed_index, caplog):
+    caplog.set_level("INFO", "ella")
     found = newest_policy(killed, seed_index)
+    assert caplog.messages == [
+        f"{killed}: using its newest checkpoint, at {WHOLE.frames:,} frames a seed"
+    ]
     assert found.frames == WHOLE.frames
     assert_same_policy(found, load_policy(whole.directory, seed_index))
 
@@ -62,6 +67,18 @@ def test_a_killed_run_is_shown_and_left_as_it_is(killed, tmp_path, capsys):
     assert main(["show", str(killed), "--out", str(tmp_path / "videos")]) == 0
     assert "goto-small-trained-0-0.gif" in capsys.readouterr().out
     assert files(killed) == before
+
+
+@pytest.mark.thorough
+def test_a_killed_run_is_evaluated_like_a_finished_one(whole, killed, capsys):
+    found = []
+    for run in (killed, whole.directory):
+        assert main(["eval", str(run), "--episodes", "4", "--json"]) == 0
+        said = capsys.readouterr()
+        found.append(json.loads(said.out))
+        assert ("newest checkpoint" in said.err) == (run == killed)
+    assert found[0] == found[1]
+    assert [row["seed"] for row in found[0]["results"]] == [0, 0, 1, 1]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from ella.errors import InputError
+from ella.errors import InputError, OutOfMemoryError
 from ella.runs.config_file import CONFIG_FILE
 from ella.runs.directory import PROVENANCE_FILE, locked_run
 from ella.training.settings import TrainingSettings
@@ -64,6 +64,21 @@ def test_a_new_run_that_is_refused_leaves_nothing_and_an_older_one_everything(tm
     with pytest.raises(type(error)):
         fail(tmp_path / "old")
     assert (tmp_path / "old" / CONFIG_FILE).exists()
+
+
+def test_too_little_memory_leaves_a_new_run_only_if_it_has_trained(tmp_path):
+    def fail(run, rows=""):
+        with lock(run, "word"):
+            (run / "shaper").mkdir()
+            (run / "metrics.csv").write_text(f"seed,iteration,frames\n{rows}")
+            raise OutOfMemoryError("out of memory")
+
+    with pytest.raises(OutOfMemoryError):
+        fail(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(OutOfMemoryError):
+        fail(tmp_path / "trained", "0,1,640\n")
+    assert (tmp_path / "trained" / CONFIG_FILE).exists()
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):

@@ -1,6 +1,7 @@
 """The bound on the bonus: the paper's numbers, and policy invariance on brute-forced MDPs."""
 
 import itertools
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -45,29 +46,34 @@ SEQUENCES = np.array(list(itertools.product(range(ACTIONS), repeat=H)), np.int32
 NUM = len(SEQUENCES)
 
 
-@jax.jit
-def shaping_of(bonus, success, finished, terminates):
-    """Bonus [H, NUM] of every action sequence, from the code that trains."""
+REWARD = 1 - 0.9 * np.arange(1, H + 1) / H
+"""What a success at each step is paid."""
+
+
+@partial(jax.jit, static_argnums=0)
+def accounts_of(solvency, bonus, success, finished, terminates):
+    """Account [H, NUM] of every action sequence, from the code that trains."""
     zero = jnp.zeros((H, NUM), jnp.int32)
+    reward = jnp.where(success, jnp.asarray(REWARD, jnp.float32)[:, None], 0.0)
     rollout = Trajectory(
         observation=(), first=zero == jnp.arange(H)[:, None], instruction_row=zero,
-        action=zero, reward=jnp.where(success, 0.5, 0.0), terminated=success, truncated=finished,
-        next_observation=(),
+        action=zero, reward=reward, terminated=success, truncated=finished, next_observation=(),
         instructions=InstructionTable(jnp.zeros(1, jnp.int32), jnp.zeros((1, 1), jnp.int32)),
     )  # fmt: skip
     nothing = jnp.zeros((NUM, L), bool)
     ledger = EpisodeLedger(nothing, nothing, jnp.zeros(NUM))
     relevant = jnp.ones((H, NUM, L), bool)
-    # A bonus of one, scaled afterwards, so that one program serves every bonus.
     task = find("putnext-room")
     shaper = ella_shaper(
-        task, JudgedTermination(), OracleRelevance(task), bonus=1.0, discount=GAMMA
-    )
-    _, account = shaper.keep_account(ledger, rollout, terminates, relevant)
-    return bonus * account.bonus
+        task, JudgedTermination(), OracleRelevance(task), bonus=bonus, discount=GAMMA,
+        reward_scale=SCALE, solvency=solvency,
+    )  # fmt: skip
+    return shaper.keep_account(ledger, rollout, terminates, relevant)[1]
 
 
-def optimal_actions(exits: np.ndarray, places: np.ndarray, bonus: float) -> dict:
+def optimal_actions(
+    exits: np.ndarray, places: np.ndarray, bonus: float, solvency: float | None = None
+) -> dict:
     """{history: set of optimal actions} for histories from which the goal can be reached."""
     visited = np.zeros((NUM, H + 1), int)
     for t in range(H):
@@ -77,8 +83,9 @@ def optimal_actions(exits: np.ndarray, places: np.ndarray, bonus: float) -> dict
     terminates = (visited[:, :-1].T[..., None] == places) & ~over[:, :-1].T[..., None]
     finished = np.zeros_like(success)
     finished[-1] = True
-    shaped = np.asarray(shaping_of(bonus, success, finished, terminates), np.float64)
-    reward = SCALE * (1 - 0.9 * np.arange(1, H + 1) / H)[:, None] * success
+    account = accounts_of(solvency, jnp.float32(bonus), success, finished, terminates)
+    shaped = np.asarray(account.bonus, np.float64)
+    reward = SCALE * REWARD[:, None] * success
     total = np.where(over[:, :-1].T, 0.0, reward + shaped)
 
     # Sequences are in lexicographic order: histories of length t are blocks of equal prefix.
@@ -96,22 +103,40 @@ def optimal_actions(exits: np.ndarray, places: np.ndarray, bonus: float) -> dict
     return best
 
 
+SOLVENCIES = {"as the paper": None, "solvent": 0.9, "strict": 0.5}
+
+
+@pytest.mark.parametrize("solvency", SOLVENCIES.values(), ids=SOLVENCIES)
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=40, deadline=None)
-def test_below_the_bound_optimal_policies_are_the_same(seed):
+def test_below_the_bound_optimal_policies_are_the_same(solvency, seed):
     rng = np.random.default_rng(seed)
     exits = rng.integers(0, STATES, (STATES, ACTIONS))
     places = rng.choice(STATES - 1, L, replace=False)
-    bound = largest_bonus(H, L, GAMMA, SCALE)
-    assert optimal_actions(exits, places, 0.95 * bound) == optimal_actions(exits, places, 0.0)
+    bound = largest_bonus(H, L, GAMMA, SCALE) * (1.0 if solvency is None else solvency)
+    plain = optimal_actions(exits, places, 0.0)
+    assert optimal_actions(exits, places, 0.95 * bound, solvency) == plain
 
 
-def test_far_above_the_bound_it_pays_to_wander():
+@pytest.mark.parametrize("solvency", SOLVENCIES.values(), ids=SOLVENCIES)
+def test_far_above_the_bound_it_pays_to_wander(solvency):
     # From the start one exit reaches the goal; the other leads past three paid places for ever.
     exits = np.array([[GOAL, 1], [2, 2], [3, 3], [0, 1], [0, 0]])
     places = np.array([1, 2, 3])
     plain = optimal_actions(exits, places, 0.0)
     bound = largest_bonus(H, L, GAMMA, SCALE)
     assert plain[0, 0] == {0}
-    assert optimal_actions(exits, places, 0.95 * bound) == plain
-    assert optimal_actions(exits, places, 100 * bound)[0, 0] == {1}
+    assert optimal_actions(exits, places, 0.45 * bound, solvency) == plain
+    assert optimal_actions(exits, places, 100 * bound, solvency)[0, 0] == {1}
+
+
+def test_a_solvent_success_is_never_worse_than_failing():
+    # Three paid places on the only way to the last choice: the goal, or a dead end.
+    exits = np.array([[1, 1], [2, 2], [3, 3], [GOAL, 0], [0, 0]])
+    places = np.array([0, 1, 2])
+    # No other history can be at the last choice: every way there is paid for three times.
+    last_choice = (3, 0)
+    above = 100 * largest_bonus(H, L, GAMMA, SCALE)
+    assert optimal_actions(exits, places, 0.0)[last_choice] == {0}
+    assert optimal_actions(exits, places, above)[last_choice] == {1}
+    assert optimal_actions(exits, places, above, 0.9)[last_choice] == {0}

@@ -104,6 +104,9 @@ def reference_bonuses(how: EllaShaper, history: dict[str, np.ndarray]) -> np.nda
                 result[t, b] += how.bonus
             if history["terminated"][t, b] and how.neutralise:
                 result[t, b] -= how.bonus * sum(how.discount ** (s - t) for s in paid_at)
+                if how.solvency is not None:
+                    least = -how.solvency * how.reward_scale * history["reward"][t, b]
+                    result[t, b] = max(result[t, b], least)
     return result
 
 
@@ -117,10 +120,11 @@ def episodes_of(history: dict[str, np.ndarray]):
                 start = t + 1
 
 
-@given(st.integers(0, 2**32 - 1), st.booleans())
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([None, 0.9]))
 @settings(max_examples=50, deadline=None)
-def test_bonuses_equal_plain_sets_across_rollouts(seed, recheck):
-    how = paying(bonus=LAMBDA, discount=GAMMA, recheck=recheck)
+def test_bonuses_equal_plain_sets_across_rollouts(seed, recheck, solvency):
+    # Rewards so small that some successes owe more than they bring.
+    how = paying(bonus=LAMBDA, discount=GAMMA, recheck=recheck, solvency=solvency, reward_scale=1.0)
     history = random_history(seed)
     np.testing.assert_allclose(
         bonuses(how, history), reference_bonuses(how, history), rtol=1e-4, atol=1e-4
@@ -173,8 +177,16 @@ def test_relevance_is_rechecked_or_not():
     assert not once.any()
 
 
-@pytest.mark.parametrize("neutralise", [True, False])
-def test_successes_are_accounted_for(neutralise):
+@pytest.mark.parametrize(
+    ("neutralise", "solvency", "expected"),
+    [
+        (True, None, (6, 0.5, (3 - 4) / 2)),
+        (True, 0.9, ((6 + 0.9 * 2) / 2, 0.5, (3 + 0.1 * 2) / 2)),
+        (True, 0.5, ((0.5 * 9 + 0.5 * 2) / 2, 1.0, (0.5 * 9 + 0.5 * 2) / 2)),
+        (False, None, (0, 0, (10 + 2) / 2)),
+    ],
+)
+def test_successes_are_accounted_for(neutralise, solvency, expected):
     # Two bonuses of 1 before the last step of a success, compounded by 1 / 0.5 a step: 2 and 4.
     # The first environment's last step earns another one, the second times out, and the third's
     # success brings less than its charge.
@@ -186,16 +198,31 @@ def test_successes_are_accounted_for(neutralise):
         terminated=last & [True, False, True],
         truncated=last & [False, True, False],
     )
-    how = paying(bonus=1.0, discount=0.5, reward_scale=10.0, neutralise=neutralise)
+    how = paying(
+        bonus=1.0, discount=0.5, reward_scale=10.0, neutralise=neutralise, solvency=solvency
+    )
     everything = jnp.ones((3, 3, L), bool)
     _, account = how.keep_account(fresh_ledger(3), rollout, jnp.asarray(low), everything)
-    measured = how.success_measurements(rollout, account.bonus)
+    measured = how.success_measurements(rollout, account)
     means = {name: float(mean.total / mean.count) for name, mean in measured.items()}
-    assert means == pytest.approx(
-        {"success_charge": 6, "insolvent_successes": 0.5, "success_net_reward": (3 - 4) / 2}
-        if neutralise
-        else {"success_charge": 0, "insolvent_successes": 0, "success_net_reward": (10 + 2) / 2}
+    names = ("success_charge", "insolvent_successes", "success_net_reward")
+    assert means == pytest.approx(dict(zip(names, expected, strict=True)))
+
+
+def test_last_states_are_judged_some_at_a_time(monkeypatch):
+    low = low_level_of(SPEC).language.num_ids
+    shaper = paying(last_state=True)
+    rng = np.random.default_rng(0)
+    shown = rng.random((6, 3, low)) < 0.3
+    last = rng.random((6, 3)) < 0.5
+    rollout = replace(
+        trajectory_of(np.zeros((6, 3), bool), 1.0 * last, last, np.zeros((6, 3), bool)),
+        next_observation=JudgedObservation(jnp.asarray(shown)),
     )
+    monkeypatch.setattr("ella.shaping.ella.SUCCESSES_AT_ONCE", 4)
+    found = np.asarray(shaper._shown_by_last_states(rollout, 6, 3))
+    assert last.sum() > 8
+    np.testing.assert_array_equal(found, shown & last[..., None])
 
 
 @pytest.mark.parametrize("last_state", [False, True])

@@ -45,7 +45,11 @@ def learner(request):
     relevance = request.param
     state = jax.jit(lambda key: relevance.init(key=key))(jax.random.key(0))
     key = jax.random.key(1)
-    fit = jax.jit(lambda state, data, iteration: relevance.fit(state, data, iteration, key=key))
+    fit = jax.jit(
+        lambda state, data, iteration: relevance.fit(
+            state, data, iteration, frames_per_iteration=2560, key=key
+        )
+    )
     probability = jax.jit(lambda state: relevance.probability(state, IDS))
     return relevance, state, fit, probability
 

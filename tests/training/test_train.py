@@ -14,7 +14,7 @@ ITERATIONS, EVERY = 6, 3
 TINY_TRAINING = {
     "frames": ITERATIONS * FRAMES_PER_ITERATION,
     "ppo": TINY.ppo,
-    "log_every": EVERY,
+    "log_every": EVERY * FRAMES_PER_ITERATION,
 }
 
 

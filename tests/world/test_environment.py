@@ -23,6 +23,7 @@ B, P = 8, 12
 reset = jax.jit(SHORT.reset)
 start = jax.jit(partial(SHORT.start, num_envs=B, pool_size=P))
 refill = jax.jit(SHORT.refill)
+replenish = jax.jit(SHORT.replenish)
 step_vector = jax.jit(SHORT.step_vector)
 step_all = jax.jit(jax.vmap(SHORT.step))
 observe_all = jax.jit(jax.vmap(SHORT.observe))
@@ -264,3 +265,29 @@ def test_load_names_what_is_missing() -> None:
     del description["mission"]
     with pytest.raises(InputError, match="needs 'mission'"):
         ella.world.load(SHORT, description)
+
+
+def test_replenish_makes_every_level_fresh_and_keeps_those_not_yet_played() -> None:
+    before = rollout(start(jax.random.key(5)), 5, seed=1)[-1][0]
+    fresh, head = int(before.pool.fresh), int(before.pool.head)
+    assert fresh < P
+    after = replenish(before, jax.random.key(0))
+    assert (int(after.pool.fresh), int(after.pool.head)) == (P, head)
+    kept = (head + np.arange(fresh)) % P
+    same = (np.asarray(before.pool.levels.cells) == after.pool.levels.cells).all((1, 2))
+    assert same[kept].all()
+    assert np.delete(same, kept).mean() < 0.1
+    assert_trees_equal(after.pool.observations, observe_all(after.pool.levels))
+    assert_trees_equal(after.states, before.states)
+    assert after.instruction_row.tolist() == list(range(P, P + B))
+
+
+def test_replenish_of_one_seed_does_not_depend_on_what_another_played() -> None:
+    full = start(jax.random.key(6))
+    used = rollout(start(jax.random.key(7)), 12, seed=1)[-1][0]
+    keys = jax.random.split(jax.random.key(8), 2)
+    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), full, used)
+    together = jax.jit(jax.vmap(SHORT.replenish))(both, keys)
+    for seed, alone in enumerate((full, used)):
+        one = jax.tree.map(lambda leaf, seed=seed: leaf[seed], together)
+        assert_trees_equal(one, replenish(alone, keys[seed]))

@@ -91,6 +91,7 @@ def test_plans_are_shortest(task: str) -> None:
     levels = env.generate(jax.random.key(7), NUM_LEVELS)
     found = jax.device_get(expert.solve(env, levels))
     levels = jax.device_get(levels)
+    assert 0.25 * found.lengths.mean() < env.spec.quick_episode < found.lengths.mean()
     for index in range(100):
         level = ella.world.describe(one(levels, index))
         verb = next(v for v in ("go to", "open", "pick up") if level["mission"].startswith(v))

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
-from ella.world.grammar import Language, detokenise, parse, sentence_of, tokenise
+from ella.world.grammar import detokenise, parse, sentence_of, tokenise
+from ella.world.language import Language
 from ella.world.tasks import TASKS
 
 COUNTS = {

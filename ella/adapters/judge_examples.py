@@ -1,0 +1,175 @@
+"""Labelled observations for a judge: the split, balanced batches, and quality on held-out ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ella.errors import InputError
+
+
+@dataclass(frozen=True)
+class JudgeQuality:
+    """How often a judge is right on held-out labels."""
+
+    accuracy: float
+    """Share of labels judged right."""
+    recall: float
+    """Share of the labels 1 judged 1."""
+    false_alarm_rate: float
+    """Share of the labels 0 judged 1."""
+    false_alarms_per_episode: float | None
+    """Instructions that an episode's observations are judged to show before they do, if ever; each
+    is a bonus for nothing. None without episodes."""
+    labels: int
+    """How many there were."""
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Accuracy if there were as many 1 as 0."""
+        return (self.recall + 1 - self.false_alarm_rate) / 2
+
+    def __str__(self) -> str:
+        per_episode = self.false_alarms_per_episode
+        return (
+            f"accuracy {self.accuracy:.1%}, recall {self.recall:.1%}, false alarms at "
+            f"{self.false_alarm_rate:.2%} of observations"
+            + ("" if per_episode is None else f" ({per_episode:.2f} per episode)")
+        )
+
+
+@dataclass(frozen=True)
+class LabelledExamples:
+    """N observations with labels for some or all of L instructions."""
+
+    instructions: tuple[str, ...]
+    labels: np.ndarray
+    """bool[N, L]."""
+    known: np.ndarray
+    """bool[N, L]: which labels were given."""
+    episodes: np.ndarray | None
+    """[N], in the order of the observations; None if not told."""
+    held_out: np.ndarray
+    """bool[N]."""
+
+    @cached_property
+    def _groups(self) -> list[np.ndarray]:
+        """Training rows by 2 * instruction + label."""
+        usable = self.known & ~self.held_out[:, None]
+        return [
+            np.flatnonzero(usable[:, index] & (self.labels[:, index] == label))
+            for index in range(len(self.instructions))
+            for label in (False, True)
+        ]
+
+    def check(self) -> "LabelledExamples":
+        """Itself, if every instruction has both labels among what training and validation see."""
+        for index, text in enumerate(self.instructions):
+            for label in (0, 1):
+                given = self.known[:, index] & (self.labels[:, index] == bool(label))
+                if not (given & ~self.held_out).any():
+                    where = "outside the held-out part" if given.any() else "at all"
+                    raise InputError(f"'{text}' has no example with label {label} {where}")
+        if not (self.known & self.held_out[:, None]).any():
+            raise InputError("nothing is held out to measure the judge on; give more examples")
+        return self
+
+    def balanced_batch(
+        self, size: int, random: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(rows int[size], instructions int32[size], labels float32[size]): instructions and
+        labels are equally probable."""
+        group = random.integers(len(self._groups), size=size)
+        place = random.random(size)
+        sizes = np.array([len(rows) for rows in self._groups])
+        starts = np.cumsum(sizes) - sizes
+        rows = np.concatenate(self._groups)[starts[group] + (place * sizes[group]).astype(int)]
+        return rows, (group // 2).astype(np.int32), (group % 2).astype(np.float32)
+
+    def log_odds(self) -> np.ndarray:
+        """float[L]: of label 1 in training, for judging observations as often as they come."""
+        sizes = np.array([len(rows) for rows in self._groups], float).reshape(-1, 2)
+        return np.log(sizes[:, 1] / sizes[:, 0])
+
+
+def labelled_examples(
+    count: int,
+    instructions: Sequence[str],
+    labels: Any,
+    episodes: Any,
+    held_out: float,
+    random: np.random.Generator,
+) -> LabelledExamples:
+    """Examples of `count` observations, checked and split; the arguments are those of
+    `TrainedJudge.fit`."""
+    if isinstance(instructions, str) or not len(instructions):
+        raise InputError("instructions must be a list of at least one instruction")
+    texts = tuple(str(text) for text in instructions)
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
+        raise InputError("labels must be 0 or 1")
+    if labels.shape == (count, len(texts)):
+        if len(set(texts)) < len(texts):
+            raise InputError("two instructions are the same")
+        different, found, known = texts, labels.astype(bool), np.ones(labels.shape, bool)
+    elif labels.shape == (count,) == (len(texts),):
+        different = tuple(dict.fromkeys(texts))
+        place = {text: index for index, text in enumerate(different)}
+        columns = [place[text] for text in texts]
+        known, found = np.zeros((2, count, len(different)), bool)
+        known[np.arange(count), columns] = True
+        found[np.arange(count), columns] = labels.astype(bool)
+    else:
+        raise InputError(
+            f"labels of {count} observations must be [{count}, {len(texts)}] with one column for "
+            f"each instruction, or [{count}] with {count} instructions, got {list(labels.shape)} "
+            f"with {len(texts)} instructions"
+        )
+    if episodes is not None:
+        episodes = np.asarray(episodes)
+        if episodes.shape != (count,):
+            raise InputError(f"episodes must be [{count}], got {list(episodes.shape)}")
+    chosen = _held_out(count, episodes, held_out, random)
+    return LabelledExamples(different, found, known, episodes, chosen).check()
+
+
+def measured_quality(examples: LabelledExamples, judged: np.ndarray) -> JudgeQuality:
+    """Of judgements bool[held-out rows, L]."""
+    known, labels = examples.known[examples.held_out], examples.labels[examples.held_out]
+    carried_out, not_yet = known & labels, known & ~labels
+    return JudgeQuality(
+        accuracy=float((judged == labels)[known].mean()),
+        recall=_share(judged, carried_out),
+        false_alarm_rate=_share(judged, not_yet),
+        false_alarms_per_episode=None
+        if examples.episodes is None
+        else _false_alarms(examples.episodes[examples.held_out], judged & not_yet, carried_out),
+        labels=int(known.sum()),
+    )
+
+
+def _share(judged: np.ndarray, among: np.ndarray) -> float:
+    return float(judged[among].mean()) if among.any() else float("nan")
+
+
+def _false_alarms(episodes: np.ndarray, alarm: np.ndarray, carried_out: np.ndarray) -> float:
+    """Instructions per episode with an alarm before they were carried out."""
+    ids = np.unique(episodes)
+    found = 0
+    for episode in ids:
+        rows = episodes == episode
+        before = ~np.logical_or.accumulate(carried_out[rows], axis=0)
+        found += int((alarm[rows] & before).any(axis=0).sum())
+    return found / len(ids)
+
+
+def _held_out(
+    count: int, episodes: np.ndarray | None, share: float, random: np.random.Generator
+) -> np.ndarray:
+    """bool[count]: a share of the episodes, or of the observations."""
+    ids = np.arange(count) if episodes is None else np.unique(episodes)
+    number = max(1, round(share * len(ids)))
+    chosen = random.permutation(ids)[:number]
+    return np.isin(np.arange(count) if episodes is None else episodes, chosen)

@@ -1,0 +1,296 @@
+"""A judge learned from labelled observations of any environment."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int32
+
+from ella.adapters.judge_examples import (
+    JudgeQuality,
+    LabelledExamples,
+    labelled_examples,
+    measured_quality,
+)
+from ella.adapters.observation_parts import Part, PartEncoder, describe, numeric_parts
+from ella.array_file import (
+    DamagedFileError,
+    MismatchedArraysError,
+    load_arrays,
+    named_arrays,
+    replace_arrays,
+    save_arrays,
+)
+from ella.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+KIND = "TrainedJudge"
+FORMAT_VERSION = 1
+POOR_ACCURACY = 0.75
+"""Balanced accuracy below which a warning is logged."""
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """Sizes of the judge's network and of its training."""
+
+    width: int = 64
+    """Of the hidden layers."""
+    channels: int = 32
+    """Of the convolutions over pictures."""
+    steps: int = 1000
+    """Steps of Adam."""
+    batch: int = 256
+    """Labels a step, as many 1 as 0."""
+    learning_rate: float = 1e-3
+    held_out: float = 0.2
+    """Share of the episodes, or without episodes of the observations, that quality is measured
+    on."""
+
+    def __post_init__(self) -> None:
+        for name in ("width", "channels", "steps", "batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"judge {name} must be >= 1, got {getattr(self, name)}")
+        if self.learning_rate <= 0:
+            raise InputError(f"judge learning_rate must be > 0, got {self.learning_rate:g}")
+        if not 0 < self.held_out < 1:
+            raise InputError(f"judge held_out must lie in (0, 1), got {self.held_out:g}")
+
+
+class JudgeNetwork(eqx.Module):
+    """Logits of all L instructions for one observation: an encoder for each of its parts, hidden
+    layers that the instructions share, and one row of weights for each instruction."""
+
+    encoders: dict[str, PartEncoder]
+    hidden: eqx.nn.MLP
+    head: eqx.nn.Linear
+    prior: Float[Array, " L"]
+    """Log odds of label 1 in the data. Training sees as many 1 as 0."""
+
+    def __init__(
+        self, parts: dict[str, Part], num_instructions: int, settings: JudgeSettings, *, key: Array
+    ):
+        keys = jax.random.split(key, len(parts) + 2)
+        self.encoders = {
+            name: PartEncoder(part, settings.channels, key=part_key)
+            for part_key, (name, part) in zip(keys[2:], sorted(parts.items()), strict=True)
+        }
+        size = sum(encoder.size for encoder in self.encoders.values())
+        width = settings.width
+        self.hidden = eqx.nn.MLP(size, width, width, 1, final_activation=jax.nn.relu, key=keys[0])
+        self.head = eqx.nn.Linear(width, num_instructions, key=keys[1])
+        self.prior = jnp.zeros(num_instructions)
+
+    def __call__(self, observation: Mapping[str, Array | np.ndarray]) -> Float[Array, " L"]:
+        """Of observations with as many 1 as 0."""
+        read = [self.encoders[name](observation[name]) for name in sorted(self.encoders)]
+        return self.head(self.hidden(jnp.concatenate(read)))
+
+
+class TrainedJudge:
+    """Which low-level instructions an observation shows carried out, learned from examples:
+    `HostElla(judge.instructions, judge)`.
+
+    Observations may be of any Box, Discrete, Dict or Tuple space. Pictures are convolved, small
+    integers (such as minigrid's cells) read one-hot, other numbers standardised; sentences are not
+    read.
+    """
+
+    def __init__(
+        self,
+        network: JudgeNetwork,
+        instructions: Sequence[str],
+        settings: JudgeSettings,
+        quality: JudgeQuality,
+    ) -> None:
+        self.instructions = tuple(instructions)
+        self.settings = settings
+        self.quality = quality
+        """Measured on what training held out."""
+        self._network = network
+
+    @classmethod
+    def fit(
+        cls,
+        observations: Any,
+        instructions: Sequence[str],
+        labels: Any,
+        *,
+        episodes: Any = None,
+        settings: JudgeSettings | None = None,
+        seed: int = 0,
+    ) -> "TrainedJudge":
+        """Learn from N labelled observations.
+
+        Args:
+            observations: A batch as vector environments return it, or a list of single ones.
+            instructions: All L low-level instructions, or one for each observation.
+            labels: bool[N, L], or bool[N] with one instruction for each observation: 1 if the
+                observation shows the instruction carried out.
+            episodes: N numbers of the episodes the observations belong to, in the order they were
+                seen. Whole episodes are held out then, and false alarms per episode measured.
+            settings: Sizes of the network and its training.
+            seed: Of the split, the network and the batches.
+        """
+        settings = settings or JudgeSettings()
+        parts = numeric_parts(observations)
+        _check_parts(parts)
+        count = len(next(iter(parts.values())))
+        random = np.random.default_rng(seed)
+        examples = labelled_examples(
+            count, instructions, labels, episodes, settings.held_out, random
+        )
+        described = {name: describe(array) for name, array in parts.items()}
+        network = JudgeNetwork(
+            described, len(examples.instructions), settings, key=jax.random.key(seed)
+        )
+        network = _standardised(network, parts, examples.held_out)
+        network = _trained(network, parts, examples, settings, random)
+        judged = _judge_all(network, parts, examples.held_out)
+        quality = measured_quality(examples, judged)
+        if quality.balanced_accuracy < POOR_ACCURACY:
+            logger.warning("the judge is poor on held-out observations: %s", quality)
+        return cls(network, examples.instructions, settings, quality)
+
+    def __call__(self, observations: Any) -> np.ndarray:
+        """bool[B, L] for a batch of observations: which instructions are carried out."""
+        parts = numeric_parts(observations)
+        shapes = {name: list(array.shape[1:]) for name, array in parts.items()}
+        expected = {
+            name: list(encoder.part.shape) for name, encoder in self._network.encoders.items()
+        }
+        if shapes != expected:
+            raise InputError(
+                f"the judge reads observations [B, ...] with the parts {_listed(expected)}, got "
+                f"{_listed(shapes)}"
+            )
+        return np.asarray(_judge(self._network, parts))
+
+    def save(self, path: Path | str) -> None:
+        """Write the judge to one array file (safetensors)."""
+        table = {
+            "instructions": self.instructions,
+            "settings": asdict(self.settings),
+            "quality": asdict(self.quality),
+            "parts": {
+                name: asdict(encoder.part) for name, encoder in self._network.encoders.items()
+            },
+        }
+        arrays = named_arrays(eqx.filter(self._network, eqx.is_array))
+        try:
+            save_arrays(Path(path), arrays, kind=KIND, version=FORMAT_VERSION, table=table)
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, path: Path | str) -> "TrainedJudge":
+        """Read a judge that `save` wrote."""
+        try:
+            found = load_arrays(Path(path), kind=KIND, version=FORMAT_VERSION)
+            table = found.table
+            instructions = [str(text) for text in table["instructions"]]
+            settings = JudgeSettings(**table["settings"])
+            quality = JudgeQuality(**table["quality"])
+            parts = {
+                str(name): Part(tuple(row["shape"]), row["coding"], int(row["num_codes"]))
+                for name, row in table["parts"].items()
+            }
+            blank = JudgeNetwork(parts, len(instructions), settings, key=jax.random.key(0))
+            network = replace_arrays(blank, found.arrays)
+        except InputError:
+            raise
+        except (
+            DamagedFileError, MismatchedArraysError, OSError, KeyError, TypeError, ValueError,
+            AttributeError,
+        ) as error:  # fmt: skip
+            raise InputError(
+                f"{path} is not a file that TrainedJudge.save wrote ({error})"
+            ) from error
+        return cls(jax.tree.map(_on_device, network), instructions, settings, quality)
+
+
+def _trained(
+    network: JudgeNetwork,
+    parts: dict[str, np.ndarray],
+    examples: LabelledExamples,
+    settings: JudgeSettings,
+    random: np.random.Generator,
+) -> JudgeNetwork:
+    optimiser = optax.adam(settings.learning_rate)
+    state = optimiser.init(eqx.filter(network, eqx.is_inexact_array))
+    for _ in range(settings.steps):
+        rows, instructions, labels = examples.balanced_batch(settings.batch, random)
+        batch = {name: array[rows] for name, array in parts.items()}
+        network, state = _step(optimiser, network, state, batch, instructions, labels)
+    prior = jnp.asarray(examples.log_odds(), jnp.float32)
+    return eqx.tree_at(lambda network: network.prior, network, prior)
+
+
+@eqx.filter_jit
+def _step(
+    optimiser: optax.GradientTransformation,
+    network: JudgeNetwork,
+    state: optax.OptState,
+    batch: dict[str, np.ndarray],
+    instructions: Int32[np.ndarray, " n"],
+    labels: Float[np.ndarray, " n"],
+) -> tuple[JudgeNetwork, optax.OptState]:
+    def loss(network: JudgeNetwork) -> Float[Array, ""]:
+        logits = jax.vmap(network)(batch)
+        asked = jnp.take_along_axis(logits, jnp.asarray(instructions)[:, None], axis=1)[:, 0]
+        return optax.sigmoid_binary_cross_entropy(asked, jnp.asarray(labels)).mean()
+
+    gradients = eqx.filter_grad(loss)(network)
+    updates, state = optimiser.update(gradients, state)
+    return eqx.apply_updates(network, updates), state
+
+
+@eqx.filter_jit
+def _judge(network: JudgeNetwork, parts: dict[str, np.ndarray]) -> Array:
+    return jax.vmap(network)(parts) + network.prior > 0
+
+
+def _judge_all(
+    network: JudgeNetwork, parts: dict[str, np.ndarray], chosen: np.ndarray, chunk: int = 1024
+) -> np.ndarray:
+    """bool[rows chosen, L], some rows at a time."""
+    rows = np.flatnonzero(chosen)
+    found = [
+        np.asarray(_judge(network, {name: array[some] for name, array in parts.items()}))
+        for some in np.split(rows, range(chunk, len(rows), chunk))
+    ]
+    return np.concatenate(found)
+
+
+def _standardised(
+    network: JudgeNetwork, parts: dict[str, np.ndarray], held_out: np.ndarray
+) -> JudgeNetwork:
+    encoders = {
+        name: encoder.standardised(parts[name][~held_out])
+        for name, encoder in network.encoders.items()
+    }
+    return eqx.tree_at(lambda network: network.encoders, network, encoders)
+
+
+def _check_parts(parts: dict[str, np.ndarray]) -> None:
+    if not parts or any(array.ndim == 0 or not array.size for array in parts.values()):
+        raise InputError("fit needs a batch of observations [N, ...] with numbers in it")
+    if len({len(array) for array in parts.values()}) > 1:
+        sizes = {name: [len(array)] for name, array in parts.items()}
+        raise InputError(f"the observations' parts differ in length: {_listed(sizes)}")
+
+
+def _on_device(leaf: Any) -> Any:
+    return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+def _listed(shapes: dict[str, list[int]]) -> str:
+    return ", ".join(f"{name or 'array'} {shape}" for name, shape in sorted(shapes.items()))

@@ -1,0 +1,193 @@
+"""A judge learned from labelled observations of Gymnasium's and minigrid's environments."""
+
+import logging
+
+import gymnasium
+import numpy as np
+import pytest
+
+from ella.adapters.gymnasium_shaping import ShapedEnv
+from ella.adapters.host_ella import HostElla
+from ella.adapters.trained_judge import JudgeSettings, TrainedJudge
+from ella.array_file import save_arrays
+from ella.errors import InputError
+
+QUICK = JudgeSettings(width=32, channels=8, steps=150, batch=128, learning_rate=3e-3)
+INSTRUCTIONS = ("carry the key", "open the door")
+
+
+def door_key() -> gymnasium.Env:
+    from minigrid.wrappers import FullyObsWrapper
+
+    return FullyObsWrapper(gymnasium.make("MiniGrid-DoorKey-5x5-v0", max_steps=80))
+
+
+def carried_out(env: gymnasium.Env) -> list[bool]:
+    """The truth, from minigrid's own state."""
+    state = env.unwrapped
+    doors = [cell for cell in state.grid.grid if cell is not None and cell.type == "door"]
+    carries = state.carrying is not None and state.carrying.type == "key"
+    return [carries, any(door.is_open for door in doors)]
+
+
+@pytest.fixture(scope="module")
+def played() -> dict:
+    """Episodes of random actions, mostly useful ones."""
+    pytest.importorskip("minigrid")
+    random, env = np.random.default_rng(0), door_key()
+    observations, labels, episodes = [], [], []
+    for episode in range(60):
+        observation, _ = env.reset(seed=episode)
+        done = False
+        while not done:
+            observations.append(observation)
+            labels.append(carried_out(env))
+            episodes.append(episode)
+            action = random.choice(6, p=(0.15, 0.15, 0.4, 0.1, 0.0, 0.2))
+            observation, _, terminated, truncated, _ = env.step(action)
+            done = terminated or truncated
+    return {"observations": observations, "labels": np.array(labels), "episodes": episodes}
+
+
+@pytest.fixture(scope="module")
+def judge(played) -> TrainedJudge:
+    return TrainedJudge.fit(
+        played["observations"], INSTRUCTIONS, played["labels"], episodes=played["episodes"],
+        settings=QUICK,
+    )  # fmt: skip
+
+
+def test_it_learns_minigrids_states_from_pictures(judge, played):
+    assert played["labels"].mean(0).min() > 0.02
+    assert judge.quality.accuracy > 0.97
+    assert judge.quality.recall > 0.9
+    assert judge.quality.false_alarms_per_episode < 0.5
+    # Levels that were not played, in the form vector environments return them.
+    envs, right = [door_key() for _ in range(8)], []
+    observations = [env.reset(seed=1000 + index)[0] for index, env in enumerate(envs)]
+    for action in np.random.default_rng(1).choice([0, 1, 2, 2, 3, 5], size=120):
+        batch = {
+            name: np.stack([observation[name] for observation in observations])
+            for name in ("image", "direction")
+        }
+        right.append(judge(batch) == [carried_out(env) for env in envs])
+        observations = [env.step(action)[0] for env in envs]
+    assert np.mean(right) > 0.95
+
+
+def test_it_serves_host_ella(judge):
+    host = HostElla(judge.instructions, judge, max_instructions=4, bonus_share=0.1)
+    env = ShapedEnv(door_key(), host)
+    env.reset(seed=0)
+    paid = 0.0
+    for action in np.random.default_rng(0).choice([0, 1, 2, 2, 3, 5], size=150):
+        _, reward, terminated, truncated, info = env.step(action)
+        paid += reward - info["unshaped_reward"]
+        if terminated or truncated:
+            env.reset()
+    assert paid != 0
+
+
+def test_a_saved_judge_judges_alike(judge, played, tmp_path):
+    judge.save(tmp_path / "judge.safetensors")
+    again = TrainedJudge.load(tmp_path / "judge.safetensors")
+    assert again.instructions == judge.instructions == INSTRUCTIONS
+    assert again.quality == judge.quality
+    some = played["observations"][::7]
+    np.testing.assert_array_equal(again(some), judge(some))
+    assert 0 < judge(some).mean() < 1
+
+
+def test_files_that_are_no_judges_are_one_line(judge, tmp_path):
+    path = tmp_path / "judge.safetensors"
+    judge.save(path)
+    damaged, other, wrong = (tmp_path / name for name in ("damaged", "other", "wrong"))
+    damaged.write_bytes(path.read_bytes()[:-7])
+    save_arrays(other, {}, kind="policy", version=1, table={})
+    save_arrays(wrong, {}, kind="TrainedJudge", version=1, table={"instructions": [1]})
+    for bad, complaint in (
+        (damaged, "not a file that TrainedJudge.save wrote"),
+        (tmp_path / "missing", "not a file that TrainedJudge.save wrote"),
+        (wrong, "not a file that TrainedJudge.save wrote"),
+        (other, "holds a policy"),
+    ):
+        with pytest.raises(InputError, match=complaint) as caught:
+            TrainedJudge.load(bad)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="cannot write"):
+        judge.save(tmp_path / "nowhere" / "judge")
+
+
+def test_vectors_with_one_instruction_for_each_observation():
+    """CartPole's numbers differ in scale; each observation is labelled for one instruction."""
+    env, random = gymnasium.make("CartPole-v1"), np.random.default_rng(0)
+    seen = []
+    for seed in range(60):
+        observation, _ = env.reset(seed=seed)
+        done = False
+        while not done:
+            seen.append(observation)
+            observation, _, done, _, _ = env.step(int(random.integers(2)))
+    vectors = np.array(seen)
+    texts = [("lean right", "move right")[index % 2] for index in range(len(vectors))]
+    labels = np.where(np.arange(len(vectors)) % 2, vectors[:, 1] > 0, vectors[:, 2] > 0)
+    judge = TrainedJudge.fit(vectors, texts, labels, settings=QUICK)
+    assert judge.instructions == ("lean right", "move right")
+    assert judge.quality.false_alarms_per_episode is None
+    truth = np.stack([vectors[:, 2] > 0, vectors[:, 1] > 0], axis=1)
+    assert (judge(vectors) == truth).mean() > 0.93
+
+
+def test_labels_of_nothing_are_warned_of(caplog):
+    random = np.random.default_rng(0)
+    with caplog.at_level(logging.WARNING, "ella"):
+        TrainedJudge.fit(
+            random.normal(size=(200, 3)), ["rest"], random.random((200, 1)) < 0.5,
+            settings=JudgeSettings(width=4, steps=5, batch=8),
+        )  # fmt: skip
+    assert [record.getMessage()[:18] for record in caplog.records] == ["the judge is poor "]
+
+
+def test_false_alarms_count_instructions_before_they_are_carried_out():
+    from ella.adapters.judge_examples import LabelledExamples, measured_quality
+
+    labels = np.array([[0, 0], [1, 0], [0, 0], [0, 0]], bool)
+    examples = LabelledExamples(
+        ("a", "b"), labels, np.ones_like(labels), np.array([0, 0, 0, 1]), np.ones(4, bool)
+    )
+    # "a" too late in episode 0, which costs nothing; "b" twice there and once in episode 1.
+    judged = np.array([[0, 1], [1, 1], [1, 0], [0, 1]], bool)
+    quality = measured_quality(examples, judged)
+    assert quality.false_alarms_per_episode == 1.0
+    assert (quality.recall, quality.labels) == (1.0, 8)
+    assert quality.accuracy == 0.5
+    assert quality.false_alarm_rate == pytest.approx(4 / 7)
+
+
+@pytest.mark.parametrize(
+    ("observations", "instructions", "labels", "complaint"),
+    [
+        (np.zeros((4, 2)), ["a"], np.zeros(3), r"labels of 4 observations must be \[4, 1\]"),
+        (np.zeros((4, 2)), ["a"], [[2]] * 4, "labels must be 0 or 1"),
+        (np.zeros((4, 2)), ["a", "a"], np.eye(4)[:, :2], "two instructions are the same"),
+        (np.zeros((4, 2)), "a", np.zeros(4), "instructions must be a list"),
+        (np.zeros((4, 2)), ["a"], np.zeros((4, 1)), "'a' has no example with label 1 at all"),
+        (np.full((4, 2), np.nan), ["a"], [[0], [1]] * 2, "finite"),
+        ([], ["a"], [], "batch of observations"),
+        ({"text": ("go",) * 4}, ["a"], [[0], [1]] * 2, "batch of observations"),
+        ([np.zeros(2), np.zeros(3)], ["a"], [[0], [1]], "same shapes"),
+        ({"x": np.zeros((4, 2)), "y": np.zeros(3)}, ["a"], [[0], [1]] * 2, "differ in length"),
+    ],
+)
+def test_examples_that_cannot_be_learned_from_are_one_line(
+    observations, instructions, labels, complaint
+):
+    with pytest.raises(InputError, match=complaint) as caught:
+        TrainedJudge.fit(observations, instructions, labels)
+    assert "\n" not in str(caught.value)
+
+
+def test_observations_of_another_shape_are_one_line(judge):
+    complaint = r"direction \[\], image \[5, 5, 3\], got image \[7, 7, 3\]"
+    with pytest.raises(InputError, match=complaint):
+        judge({"image": np.zeros((2, 7, 7, 3), np.uint8)})

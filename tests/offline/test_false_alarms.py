@@ -1,0 +1,117 @@
+"""False alarms on ordinary views, and the threshold that limits them."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ella.errors import InputError
+from ella.networks.settings import TerminationNetworkSettings
+from ella.offline import false_alarms
+from ella.offline.false_alarms import OrdinaryEpisodes, calibrated, count_false_alarms
+from ella.offline.settings import TerminationTrainingSettings
+from ella.offline.train_termination import empty_model
+from ella.shaping.low_level import channels_of, low_level_language
+from ella.shaping.termination import visible_termination
+from ella.world.state import GridObservation
+from ella.world.tasks import find
+
+TASK = find("goto-room")
+LOW = low_level_language((TASK,), one_article=True)
+STEPS, ENVS = 20, 6
+
+
+@pytest.fixture(scope="module")
+def model():
+    settings = TerminationNetworkSettings("onehot", width=8, instruction_width=8, head_width=4)
+    return jax.jit(empty_model, static_argnums=0)(settings, key=jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def episodes() -> OrdinaryEpisodes:
+    """Objects strewn over views, often one straight ahead; episodes of five steps."""
+    rng = np.random.default_rng(0)
+    images = np.zeros((STEPS, ENVS, 7, 7, 3), np.uint8)
+    there = rng.random(images.shape[:-1]) < 0.2
+    images[..., 0] = np.where(there, rng.integers(5, 8, there.shape), 1)
+    images[..., 1] = np.where(there, rng.integers(0, 6, there.shape), 0)
+    first = np.broadcast_to((np.arange(STEPS) % 5 == 0)[:, None], (STEPS, ENVS))
+    return OrdinaryEpisodes(images, first)
+
+
+def by_hand(model, episodes: OrdinaryEpisodes, threshold: float) -> tuple[int, int, int]:
+    """(false alarms, first alarms that are false, first alarms that are true), one by one."""
+    table = model.table(LOW)
+    alarms = false = true = 0
+    for env in range(ENVS):
+        fired: set[int] = set()
+        scores = np.asarray(table.scores(jnp.asarray(episodes.images[:, env])))
+        seen = GridObservation(jnp.asarray(episodes.images[:, env]))
+        truth = np.asarray(visible_termination(LOW)(seen))
+        for t in range(STEPS):
+            if episodes.first[t, env]:
+                fired = set()
+            now = set(np.flatnonzero(scores[t, :, 1] - scores[t, :, 0] > threshold))
+            shown = set(np.flatnonzero(truth[t]))
+            alarms += len(now - shown)
+            false += len(now - shown - fired)
+            true += len((now & shown) - fired)
+            fired |= now
+    return alarms, false, true
+
+
+def test_counts_equal_plain_loops(model, episodes):
+    found = count_false_alarms(model, LOW, (episodes,))
+    alarms, false, true = by_hand(model, episodes, 0.0)
+    number = STEPS // 5 * ENVS
+    assert alarms > 0
+    assert found == pytest.approx(
+        {
+            "threshold": 0.0, "per_view": alarms / (STEPS * ENVS),
+            "false_completions": false / number, "true_completions": true / number,
+            "steps_per_episode": 5, "episodes": number,
+        }
+    )  # fmt: skip
+
+
+def test_the_threshold_is_the_least_that_allows_no_more(model, episodes):
+    allowed = 10 / (STEPS * ENVS)
+    better = calibrated(model, LOW, (episodes,), allowed)
+    threshold = float(better.threshold)
+    assert threshold > 0
+    assert by_hand(model, episodes, threshold)[0] == 10
+    assert by_hand(model, episodes, threshold - 1e-3)[0] > 10
+    decided = np.asarray(better.table(LOW)(jnp.asarray(episodes.images[:, 0])))
+    scores = np.asarray(model.table(LOW).scores(jnp.asarray(episodes.images[:, 0])))
+    np.testing.assert_array_equal(decided, scores[..., 1] - scores[..., 0] > threshold)
+    # Few enough false alarms leave the classifier as it is.
+    assert float(calibrated(model, LOW, (episodes,), 100.0).threshold) == 0
+
+
+def test_both_articles_are_one_label():
+    channels = channels_of(TASK.language, LOW)
+    texts = [TASK.language.text(number) for number in range(TASK.language.num_ids)]
+    merged = [LOW.text(int(channel)) for channel in channels]
+    assert merged == [text.replace(" a ", " the ") for text in texts]
+    assert sorted(channels) == sorted([*range(LOW.num_ids)] * 2)
+    assert low_level_language((TASK,)) == TASK.language
+
+
+@pytest.mark.slow
+def test_ordinary_views_come_from_both_layouts():
+    small = replace(find("goto-maze"), name="short-maze", max_steps=8)
+    found = false_alarms.ordinary_episodes((small,), 256, key=jax.random.key(0))
+    assert [part.first.shape for part in found] == [(16, 8), (16, 8)]
+    assert all(part.first[0].all() and part.first.sum() >= 16 for part in found)
+    with pytest.raises(InputError, match="putnext"):
+        false_alarms.ordinary_episodes((find("putnext-maze"),), 8, key=jax.random.key(0))
+
+
+def test_settings():
+    assert replace(TerminationTrainingSettings(), min_steps=1000).steps(100) == 1000
+    with pytest.raises(InputError, match="ordinary_views"):
+        TerminationTrainingSettings(false_alarms=1e-4)
+    with pytest.raises(InputError, match="min_steps"):
+        TerminationTrainingSettings(min_steps=-1)
