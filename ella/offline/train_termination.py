@@ -12,6 +12,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree, UInt8
 
+from ella.compilation import jit_for_one_call
 from ella.networks.actor_critic import RunningStatistics
 from ella.networks.settings import TerminationNetworkSettings
 from ella.networks.termination import TerminationClassifier, TerminationTable, prepare
@@ -97,7 +98,7 @@ def train_termination(
     """The model of the best evaluation, and a record of how it did (see `assess`)."""
     network_key, batch_key = jax.random.split(jax.random.key(settings.seed))
     optimiser = optax.adam(settings.learning_rate, eps=settings.adam_epsilon)
-    model = jax.jit(empty_model, static_argnums=0)(settings.network, key=network_key)
+    model = jit_for_one_call(empty_model, static_argnums=0)(settings.network, key=network_key)
     state = _Training(
         model, optimiser.init(model.classifier), model, jnp.asarray(-1.0, jnp.float32)
     )

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PRNGKeyArray, PyTree
 
+from ella.compilation import jit_for_one_call
 from ella.measurement import Measurements
 
 SEED_AXIS = "seed"
@@ -69,7 +70,7 @@ class SeedProgram:
             initialise, mesh=self.mesh, in_specs=spec, out_specs=spec, check_vma=False
         )
         numbers = self.place(tuple(np.asarray(group, np.uint32) for group in seeds))
-        return jax.block_until_ready(jax.jit(sharded)(numbers))
+        return jax.block_until_ready(jit_for_one_call(sharded)(numbers))
 
     @property
     def shapers(self) -> tuple[PyTree, ...]:
