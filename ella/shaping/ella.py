@@ -266,6 +266,7 @@ class EllaShaper(AbstractRewardShaper):
             completed, settled = ledger.completed & going_on, ledger.settled & going_on
             at = ledger.completed_at
             if at is not None:
+                assert number is not None
                 at = precedence.first_steps(at, completed, terminates, number)
             earned = terminates & is_relevant & ~settled
             completed = completed | terminates

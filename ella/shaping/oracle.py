@@ -62,8 +62,8 @@ def clause_relevance(spec: TaskSpec, low: Language | None = None) -> np.ndarray:
     table = np.zeros((spec.language.num_clauses + 1, len(low_clauses)), bool)
     for row, clause in enumerate(spec.language.clauses):
         wanted = set(_supporting(clause, spec.lock_probability > 0))
-        for column, low in enumerate(low_clauses):
-            table[row, column] = (low.kind, low.phrases[0].object_class) in wanted
+        for column, one in enumerate(low_clauses):
+            table[row, column] = (one.kind, one.phrases[0].object_class) in wanted
     return table
 
 
