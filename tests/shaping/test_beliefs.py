@@ -101,7 +101,10 @@ def test_what_fires_in_every_episode_is_relevant_without_base_rates():
 def test_unsolved_instructions_stay_relevant_with_a_share_of_the_batch(share):
     solved, unsolved = np.array([0, 1]), np.array([2, 3, 4, 5])
     gru = RelevanceNetworkSettings(hidden_size=32, output_size=32)
-    relevance = judge(network=gru, training=replace(FAST, unsolved_share=share), base_rates=False)
+    relevance = judge(
+        network=gru, training=replace(FEW_ROWS, unsolved_share=share), base_rates=False,
+        recent_successes=256, fewest_successes=256,
+    )  # fmt: skip
     called, measured, _ = learned(relevance, solved)
     assert called[unsolved].mean() > 0.9 if share else called[unsolved].mean() < 0.5
     assert float(measured["relevance_accuracy_unsolved"].count) == 1
