@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ella.errors import InputError
     from ella.methods.ella import ELLA
     from ella.methods.ella_oracle import ELLAOracle
+    from ella.methods.ella_solvent import ELLASolvent
     from ella.methods.learn import LEARN
     from ella.methods.method import BuildContext, Method
     from ella.methods.noveld import NovelD
@@ -67,6 +68,7 @@ _HOMES = {
     "PPO": "ella.methods.ppo",
     "ELLA": "ella.methods.ella",
     "ELLAOracle": "ella.methods.ella_oracle",
+    "ELLASolvent": "ella.methods.ella_solvent",
     "LEARN": "ella.methods.learn",
     "RIDE": "ella.methods.ride",
     "RND": "ella.methods.rnd",
@@ -109,6 +111,7 @@ __all__ = [
     "PPO",
     "ELLA",
     "ELLAOracle",
+    "ELLASolvent",
     "LEARN",
     "RIDE",
     "RND",

@@ -57,3 +57,9 @@ def run(arguments: Arguments, typed: Mapping[str, Any]) -> None:
         return
     for name, value in record.items():
         sys.stdout.write(f"{name}: {json.dumps(value)}\n")
+    if counted := record.get("false_alarms"):
+        sys.stdout.write(
+            f"an ordinary episode of {counted['steps_per_episode']:.0f} steps completes "
+            f"{counted['false_completions']:.3g} low-level instructions by mistake and "
+            f"{counted['true_completions']:.3g} rightly\n"
+        )

@@ -212,7 +212,7 @@ class EllaMethod(Method):
             f"the termination classifier pays by mistake: {counted['false_completions']:.2g} false "
             f"and {counted['true_completions']:.2g} true completions in an ordinary episode, "
             f"bonuses of {self.bonus * mistakes:.2g} in {longest} steps where a late success "
-            f"brings {least:g}; train it on more episodes, or set --{self.name}.termination."
+            f"brings {least:g}; train it on more episodes, or lower --{self.name}.termination."
             "false-alarms"
         )
 

@@ -123,7 +123,7 @@ def termination_classifier(
             both = low_level_language(tasks)
             found = with_channels(read_examples(examples, both), channels_of(both, language))
             training, validation = split_examples(found, HELD_OUT_SHARE, settings.seed)
-            layouts = {}
+            layouts: dict[str, TerminationExamples] = {}
         else:
             training, layouts = _expert_examples(tasks, language, settings)
             validation = joined(*layouts.values())

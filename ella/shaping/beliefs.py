@@ -118,6 +118,7 @@ class BelievedRelevance(AbstractRelevance):
                 self.learned.settings.training,
                 key=train_key,
             )
+            assert data.weights is not None
             irrelevant, relevant = data.weights
             shift = jnp.where(irrelevant < 0, 0.0, jnp.log(relevant / irrelevant))
             rates = recent_successes.updated(state.rates)

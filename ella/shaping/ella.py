@@ -261,6 +261,7 @@ class EllaShaper(AbstractRewardShaper):
         more than that share of its scaled reward for the steps before N. `known` precedence and the
         numbers of the `steps` are needed where order counts.
         """
+        precedes = None if known is None else precedence.predecessors(known)
 
         def step(
             ledger: EpisodeLedger, inputs: tuple[Array, Array, Array, Array, Array | None]
@@ -270,11 +271,12 @@ class EllaShaper(AbstractRewardShaper):
             completed, settled = ledger.completed & going_on, ledger.settled & going_on
             at = ledger.completed_at
             if at is not None:
+                assert number is not None
                 at = precedence.first_steps(at, completed, terminates, number)
             earned = terminates & is_relevant & ~settled
             completed = completed | terminates
-            if known is not None:
-                earned &= ~precedence.must_wait(known, completed, is_relevant)
+            if precedes is not None:
+                earned &= ~precedence.must_wait(precedes, completed, is_relevant)
             settled = settled | (earned if self.recheck else terminates)
             paid = earned.any(-1)
             price = paid.astype(jnp.float32)

@@ -56,11 +56,11 @@ def first_steps(
 
 
 def must_wait(
-    known: Precedence, completed: Bool[Array, "B L"], relevant: Bool[Array, "B L"]
+    precedes: Bool[Array, "L L"], completed: Bool[Array, "B L"], relevant: Bool[Array, "B L"]
 ) -> Bool[Array, "B L"]:
     """Which instructions have a relevant predecessor that the episode has not completed."""
     missing = (relevant & ~completed).astype(jnp.float32)
-    return missing @ predecessors(known).astype(jnp.float32) > 0
+    return missing @ precedes.astype(jnp.float32) > 0
 
 
 def observe(

@@ -20,19 +20,20 @@ from ella.world.tasks import find
 
 SPEC = find("unlock-maze")
 LOW = low_level_language(low_level_tasks(SPEC), one_article=True)
-WINDOWS = RelevanceNetworkSettings("windows", hidden_size=32, output_size=32)
-FAST = RelevanceTrainingSettings(
+WINDOWS = RelevanceNetworkSettings("windows")
+TRAINING = RelevanceTrainingSettings(learning_rate=1e-3, max_initial_steps=20)
+SETTINGS = RelevanceSettings(
+    WINDOWS, TRAINING, update_every=1, max_initial_rounds=100, labels="beliefs",
+    recent_successes=2048, fewest_successes=32,
+)  # fmt: skip
+FEW_ROWS = RelevanceTrainingSettings(
     batch=32, learning_rate=3e-3, max_learning_rate=3e-3, max_initial_steps=50
 )
-SETTINGS = RelevanceSettings(
-    WINDOWS, FAST, update_every=1, max_initial_rounds=20, labels="beliefs",
-    recent_successes=256, fewest_successes=32,
-)  # fmt: skip
 IDS = jnp.arange(SPEC.language.num_ids, dtype=jnp.int32)
 TRUTH = np.asarray(oracle_relevance(SPEC, IDS, LOW))
 ALWAYS = LOW.find("pick up the grey ball")
 """An instruction that fires in every episode."""
-STEPS, ENVS, UPDATES = 4, 64, 6
+STEPS, ENVS, UPDATES = 4, 64, 8
 
 
 def judge(**changes) -> BelievedRelevance:
@@ -79,7 +80,7 @@ def learned(relevance: BelievedRelevance, solved: np.ndarray) -> tuple[np.ndarra
     return np.asarray(relevance.relevant(state, table)), measured, dataset
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_beliefs_keep_what_intersections_lose():
     called, measured, dataset = learned(judge(), np.asarray(IDS))
     np.testing.assert_array_equal(called, TRUTH)
@@ -89,7 +90,7 @@ def test_beliefs_keep_what_intersections_lose():
     assert (in_all & TRUTH).sum() < TRUTH.sum()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_fires_in_every_episode_is_relevant_without_base_rates():
     called, _, _ = learned(judge(base_rates=False), np.asarray(IDS))
     np.testing.assert_array_equal(called[:, ALWAYS], True)
@@ -97,12 +98,15 @@ def test_what_fires_in_every_episode_is_relevant_without_base_rates():
     np.testing.assert_array_equal(called[:, others], TRUTH[:, others])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("share", [0.0, 0.25])
 def test_unsolved_instructions_stay_relevant_with_a_share_of_the_batch(share):
     solved, unsolved = np.array([0, 1]), np.array([2, 3, 4, 5])
     gru = RelevanceNetworkSettings(hidden_size=32, output_size=32)
-    relevance = judge(network=gru, training=replace(FAST, unsolved_share=share), base_rates=False)
+    relevance = judge(
+        network=gru, training=replace(FEW_ROWS, unsolved_share=share), base_rates=False,
+        recent_successes=256, fewest_successes=256,
+    )  # fmt: skip
     called, measured, _ = learned(relevance, solved)
     assert called[unsolved].mean() > 0.9 if share else called[unsolved].mean() < 0.5
     assert float(measured["relevance_accuracy_unsolved"].count) == 1
