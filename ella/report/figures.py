@@ -11,7 +11,7 @@ from ella.intervals import SHARE, UNBOUNDED, Interval
 from ella.methods.method import Column, Panels
 from ella.report import statistics
 from ella.report.groups import Group
-from ella.report.method_styles import panels_by_method
+from ella.report.method_styles import panels_by_method, panels_in_use
 from ella.report.palette import colours
 from ella.report.series import SUCCESS
 from ella.report.summary import PROFILE_THRESHOLDS, Summary
@@ -90,8 +90,10 @@ def draw(summary: Summary) -> "Iterator[tuple[str, Figure | None]]":
     yield "frames-ratio", _ratios(summary) if has_ratios else None
     yield "probability-of-improvement", _improvement(summary) if summary.comparisons else None
     yield "performance-profiles", _profiles(summary) if summary.profiles else None
+    used = panels_in_use(run.method for run in summary.runs)
     for name, panels in panels_by_method().items():
-        columns = [c for c in panels.columns if any(c.name in g.measures for g in summary.groups)]
+        measured = {column for group in summary.groups for column in group.measures}
+        columns = [c for c in panels.columns if name in used and c.name in measured]
         yield name, _panels(summary, panels, columns) if columns else None
 
 

@@ -1,6 +1,7 @@
 """How results show methods: what `ella.methods` says of them. The report names none itself."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from ella.errors import InputError
@@ -41,6 +42,12 @@ def method_colours() -> dict[str, Colour]:
 def panels_by_method() -> dict[str, Panels]:
     """What methods measure that is worth a figure."""
     return {name: method.panels for name, method in all_methods().items() if method.panels}
+
+
+def panels_in_use(methods: Iterable[str]) -> dict[str, Panels]:
+    """Those of the methods that take part in some run."""
+    used = {part for method in methods for part in method.split(JOINER)}
+    return {name: panels for name, panels in panels_by_method().items() if name in used}
 
 
 def drawn_columns() -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from ella.methods.method import Colour, Column, Panels
 from ella.report.artefacts import Artefacts, StoredExplanation
 from ella.report.figures import band
 from ella.report.groups import FINAL_SHARE, Group
-from ella.report.method_styles import method_label, panels_by_method
+from ella.report.method_styles import method_label, panels_in_use
 from ella.report.palette import colours
 from ella.report.runs import Run
 from ella.report.series import CLOCKS, SUCCESS
@@ -43,7 +43,10 @@ def render(
         _learning(summary, charts),
         _numbers(summary),
         _across(summary, charts),
-        *(_panels(summary, panels, charts) for panels in panels_by_method().values()),
+        *(
+            _panels(summary, panels, charts)
+            for panels in panels_in_use(run.method for run in summary.runs).values()
+        ),
         _artefacts(summary.artefacts),
         _runs(summary.runs),
     ]

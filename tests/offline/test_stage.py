@@ -31,17 +31,20 @@ def test_the_first_ctrl_c_ends_a_stage_that_never_looks_up(monkeypatch, caplog):
             with stage_progress("counting", "sheep") as shown:
                 shown(1, 10)
                 os.kill(os.getpid(), signal.SIGINT)
-                released.wait()
+                released.wait(60)
                 shown(2, 10)
                 released.clear()  # Must not be reached: nobody waits for it.
         finally:
             ended.set()
 
+    # A shell's background jobs ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with pseudo_terminal() as terminal:
         monkeypatch.setattr("sys.stderr", terminal.screen)
         caplog.set_level(logging.INFO, "ella")
         with pytest.raises(KeyboardInterrupt):
             run_stage(work)
+        signal.signal(signal.SIGINT, before)
         assert not ended.is_set()
         released.set()
         assert ended.wait(60)
