@@ -85,9 +85,8 @@ def test_every_committed_run_reads_back():
                 before = table["ella"]["relevance"]["update_every"]
                 assert frames == before * settings.ppo.frames_per_iteration
         for part in settings.method.parts:
-            assert all(
-                value is not None or name == "examples" for name, value in part.values().items()
-            )
+            absent = {name for name, value in part.values().items() if value is None}
+            assert absent <= {"examples", "solvency"}, "null stands for none, not for a default"
 
 
 def test_the_oracle_of_format_version_1(tmp_path):
