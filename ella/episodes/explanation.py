@@ -8,7 +8,7 @@ import numpy as np
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.oracle import low_level_of, oracle_relevance
-from ella.world.grammar import Language
+from ella.world.language import Language
 from ella.world.tasks import TaskSpec
 
 RELEVANT = 0.5
