@@ -84,7 +84,7 @@ def _show(runs: "Sequence[PlannedRun]", folder: Path) -> None:
     """Write the pictures; print what was learned and what to try next."""
     from ella.episodes.explanation import explain, spread_instructions
     from ella.episodes.heatmap import draw_heatmap
-    from ella.episodes.recording import record_longest_success
+    from ella.episodes.recording import record_success
     from ella.episodes.video import FRAMES_PER_SECOND, write_episode
     from ella.report.learning_curve import write_learning_curves
     from ella.runs.restore import restore_run
@@ -96,7 +96,7 @@ def _show(runs: "Sequence[PlannedRun]", folder: Path) -> None:
         folder / "learning-curves.png",
         title=f"{TASK}: ELLA and PPO from the same seeds",
     )
-    recording = record_longest_success(trained.directory)
+    recording = record_success(trained.directory)
     videos = write_episode(recording.frames, folder / recording.name, "gif", FRAMES_PER_SECOND)
     restored, heatmap = restore_run(trained.directory), folder / "relevance.png"
     draw_heatmap(restored, 0, heatmap)

@@ -241,9 +241,12 @@ def find_termination(
 def untrained_termination(
     tasks: tuple[TaskSpec, ...], settings: TerminationTrainingSettings
 ) -> TrainedTermination:
-    """A classifier of the same shape as the trained one, to put weights into."""
+    """A classifier of the same shape as the trained one, to put weights into; all are zero, since
+    random ones would have to be compiled."""
     language = low_level_language(tasks, settings.one_article)
-    return TrainedTermination(tasks[0], _empty(settings, key=jax.random.key(0)), {}, language)
+    shapes = jax.eval_shape(lambda key: _empty(settings, key=key), jax.random.key(0))
+    model = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return TrainedTermination(tasks[0], model, {}, language)
 
 
 def assess_on_task(

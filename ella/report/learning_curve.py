@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ella.errors import InputError
+from ella.report.method_styles import method_label
 from ella.report.palette import colours
 from ella.runs.config_file import read_run
 from ella.runs.metrics import read_rows
@@ -24,11 +25,11 @@ def write_learning_curves(
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()
-    methods = {run: read_run(run)[1].method for run in runs}
-    paint = colours([method.name for method in methods.values()])
-    for run, method in methods.items():
+    labels = {run: method_label(read_run(run)[1].method.name) for run in runs}
+    paint = colours(list(labels.values()))
+    for run, label in labels.items():
         frames, curves = curves_of(run, name)
-        _draw_run(axes, frames, curves, paint[method.name][0], method.label)
+        _draw_run(axes, frames, curves, paint[label][0], label)
     if name == "success_rate":
         axes.set_ylim(-0.02, 1.02)
     axes.set_xlabel("frames of each seed")

@@ -55,7 +55,7 @@ PRESETS = {
     ),
     "small": TrainingSettings(frames=400_000, ppo=SMALL_PPO, log=SMALL_LOG),
     "laptop": TrainingSettings(
-        frames=128_000, ppo=LAPTOP_PPO, log=LogSettings(every=6_400, checkpoint_every=64_000)
+        frames=115_200, ppo=LAPTOP_PPO, log=LogSettings(every=6_400, checkpoint_every=57_600)
     ),
     "smoke": TrainingSettings(frames=6_400, ppo=SMALL_PPO, log=SMALL_LOG),
 }
