@@ -3,9 +3,11 @@
     python benchmarks/demo_seed_sets.py [--sets 10] [--runs FOLDER] [--out FILE]
 
 Trains the two runs of `ella demo` with the seeds of all sets at once (seeds are a vmap). Each set
-has as many seeds as the demo, those that `ella demo --seed FIRST` would take. Prints, for every
-set, both methods' mean success over the last tenth of the frames and over all of them (the area
-under the curve). An interrupted measurement resumes in the same folder.
+has as many seeds as the demo, those that `ella demo --seed FIRST` would take. A program of another
+number of seeds rounds differently, so a seed's curve begins as in the demo and then departs from
+it: each set is as good a sample of what a demo shows, but not the same one. Prints, for every set,
+both methods' mean success over the last tenth of the frames and over all of them (the area under
+the curve). An interrupted measurement resumes in the same folder.
 """
 
 import argparse
@@ -79,6 +81,7 @@ def measured(runs: list[PlannedRun], per_set: int) -> dict[str, Any]:
         "command": " ".join(["python", *sys.argv]),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} CPU cores, {platform.machine()}, no GPU",
+        "trained_as": f"one program of {2 * settings.seeds} seeds; rounding differs from the demo's",
         "task": runs[0].spec.name,
         "frames_a_seed": settings.total_frames,
         "ahead_means": f"success over the last {demo.LAST_SHARE:.0%} of the frames higher by "

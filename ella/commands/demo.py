@@ -1,6 +1,7 @@
 """`ella demo`: ELLA and plain PPO side by side on a small task, and what ELLA learned."""
 
 import logging
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -48,13 +49,12 @@ def run(arguments: Arguments) -> int:
     runs = planned_runs(arguments)
     left = unfinished(runs)
     if left:
+        command = ["ella", *sys.argv[1:]]
         results = train_here(
-            [left],
-            sinks=lambda planned: [ProgressLines(planned)],
-            command=["ella", *sys.argv[1:]],
+            [left], sinks=lambda planned: [ProgressLines(planned)], command=command
         )
         if any(result.outcome == Outcome.INTERRUPTED for result in results):
-            logger.info("interrupted; resume with: ella demo --out %s", arguments.out)
+            logger.info("interrupted; resume with: %s", shlex.join(command))
             return EXIT_INTERRUPTED
         if any(result.outcome == Outcome.DIVERGED for result in results):
             return EXIT_DIVERGED
@@ -129,13 +129,16 @@ def _comparison(runs: "Sequence[PlannedRun]") -> str:
 
 
 def _next_steps(run: Path, folder: Path, mission: str) -> str:
-    return f"""
-try next:
-  ella explain {run} "{mission}"    how relevant each low-level instruction is
-  ella show {run} --seed 3          a video of another level
-  ella play {TASK}                  the task at your keyboard
-  ella report {folder}              a page that compares both runs
-  ella bound {TASK}                 how large the bonus may be"""
+    commands = {
+        f'ella explain {run} "{mission}"': "how relevant each low-level instruction is",
+        f"ella show {run} --seed 3": "a video of another level",
+        f"ella report {folder}": "a page that compares both runs",
+        f"ella play {TASK}": "the task at your keyboard",
+        f"ella bound {TASK}": "how large the bonus may be",
+    }
+    width = max(map(len, commands))
+    lines = (f"  {command:{width}}  {purpose}" for command, purpose in commands.items())
+    return "\n".join(["", "try next:", *lines])
 
 
 def _print(text: str) -> None:
