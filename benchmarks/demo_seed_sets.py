@@ -81,7 +81,7 @@ def measured(runs: list[PlannedRun], per_set: int) -> dict[str, Any]:
         "command": " ".join(["python", *sys.argv]),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} CPU cores, {platform.machine()}, no GPU",
-        "trained_as": f"one program of {2 * settings.seeds} seeds; rounding differs from the demo's",
+        "trained_as": f"one program of {2 * settings.seeds} seeds; rounding differs",
         "task": runs[0].spec.name,
         "frames_a_seed": settings.total_frames,
         "ahead_means": f"success over the last {demo.LAST_SHARE:.0%} of the frames higher by "
