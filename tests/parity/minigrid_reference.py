@@ -37,11 +37,15 @@ EVERY_RULE = ("goto-room", "putnext-room", "openpick-maze", "combo-maze", "seque
 
 
 class ColouredLevel(LevelGen):
-    """LevelGen whose phrases always name a colour, with the two sentence forms it lacks."""
+    """LevelGen whose phrases always name a colour, with the two sentence forms it lacks, and on
+    request without two objects of one class."""
 
-    def __init__(self, form: str, **kwargs: Any) -> None:
-        self.form = form
+    def __init__(self, form: str, unique_objects: bool, **kwargs: Any) -> None:
+        self.form, self.unique_objects = form, unique_objects
         super().__init__(**kwargs)
+
+    def add_distractors(self, *args: Any, **kwargs: Any) -> Any:
+        return super().add_distractors(*args, **{**kwargs, "all_unique": self.unique_objects})
 
     def rand_obj(self, types: Any = OBJ_TYPES, **kwargs: Any) -> ObjDesc:
         while True:
@@ -72,6 +76,7 @@ def reference_environment(spec: TaskSpec) -> Any:
         return PutNextLocal(room_size=spec.room_size, num_objs=spec.distractors)
     return ColouredLevel(
         form=spec.form,
+        unique_objects=spec.unique_objects,
         room_size=spec.room_size,
         num_rows=spec.rows,
         num_cols=spec.cols,
