@@ -69,7 +69,7 @@ def test_two_processes_train_stop_together_and_go_on(tmp_path: Path, whole: Whol
     said = ended(refused)
     assert [process.returncode for process in refused] == [2, 2], said
     assert "is not empty" in said[0]
-    assert "the first process was refused" in said[1]
+    assert "process 0 refused to start" in said[1]
 
     together, alone = values(out), values(whole.directory)
     for name in ("seed", "iteration", "frames"):
