@@ -55,7 +55,7 @@ def view_text(image: np.ndarray) -> str:
     return "\n".join(view_lines(image))
 
 
-class TextObservations(gymnasium.Wrapper[dict[str, str], Any, dict[str, Any], Any]):
+class TextObservations(gymnasium.Wrapper[dict[str, Any], Any, dict[str, Any], Any]):
     """Observations in words: `mission`, the instruction, and `text`, what `view_text` says of the
     view.
 
@@ -85,8 +85,7 @@ class TextObservations(gymnasium.Wrapper[dict[str, str], Any, dict[str, Any], An
         return self._words(observation), info
 
     def step(self, action: Any) -> tuple[dict[str, str], Any, bool, bool, dict[str, Any]]:
-        observation, *outcome = self.env.step(action)
-        reward, terminated, truncated, info = outcome
+        observation, reward, terminated, truncated, info = self.env.step(action)
         return self._words(observation), reward, terminated, truncated, info
 
     def _words(self, observation: dict[str, Any]) -> dict[str, str]:
