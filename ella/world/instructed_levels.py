@@ -66,8 +66,8 @@ def levels_with_instruction(
                 ids = jnp.full(count, instruction_id, jnp.int32)
                 return replace(levels, instruction=spec.language.decode(ids), instruction_id=ids)
     raise InputError(
-        f"none of {MOST_ROUNDS * ROUND:,} levels of task '{spec.name}' could be given "
-        f"the instruction '{text}'"
+        f"only {len(found)} of {MOST_ROUNDS * ROUND:,} levels of task '{spec.name}' could be given "
+        f"the instruction '{text}', asked for {count}"
     )
 
 

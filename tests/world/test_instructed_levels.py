@@ -169,5 +169,5 @@ def test_rare_beyond_hope_is_an_error(monkeypatch):
 
     monkeypatch.setattr(instructed_levels, "MOST_ROUNDS", 1)
     text = "put a red ball next to a blue box, then put a grey key next to a grey box"
-    with pytest.raises(InputError, match="none of 256 levels of task 'sequence-maze'"):
+    with pytest.raises(InputError, match="only 0 of 256 levels of task 'sequence-maze'"):
         levels_with_instruction(ella.make("sequence-maze"), text, jax.random.key(0))
