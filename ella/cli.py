@@ -20,6 +20,7 @@ COMMANDS = {
     "train": "train agents",
     "eval": "measure a trained run on fresh levels",
     "offline": "learn from expert episodes of low-level tasks, ahead of training",
+    "demos": "write expert demonstrations as a Minari dataset",
     "bound": "the largest bonus that keeps optimal policies optimal",
     "explain": "what a trained run calls relevant to an instruction",
     "report": "compare runs in a page and in figures",

@@ -1,17 +1,20 @@
 """One environment for Gymnasium."""
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils.seeding import np_random
 from jaxtyping import PRNGKeyArray
 
 from ella.errors import InputError, unknown_name
 from ella.world import Observation, State, TaskSpec, Timestep, compiled, describe, make
 from ella.world.encoding import NUM_ACTIONS, NUM_COLOURS, NUM_STATES, NUM_TYPES, VIEW_SIZE
 from ella.world.grammar import CONNECTORS, VOCABULARY_SIZE
+from ella.world.instructed_levels import begin, levels_with_instruction
 from ella.world.language import AbstractLanguage
 from ella.world.render import TILE_SIZE, frame, text_frame
 
@@ -19,6 +22,7 @@ MISSIONS = ("tokens", "text")
 RENDER_MODES = ("rgb_array", "ansi")
 FRAMES_PER_SECOND = 5
 TEXT_CHARACTERS = "abcdefghijklmnopqrstuvwxyz ,"
+RESET_OPTIONS = ("mission", "level")
 
 
 class EllaEnv(gymnasium.Env[dict[str, Any], Any]):
@@ -28,6 +32,9 @@ class EllaEnv(gymnasium.Env[dict[str, Any], Any]):
     the instruction's token ids int32[L] (0 is padding). With `mission="text"` there is also
     `mission_text`, the sentence itself. `info` always has the sentence as `mission` and its
     number as `instruction_id`.
+
+    `levels` makes resets draw, uniformly, from a fixed set: each number is the seed of a level, the
+    one that `reset(seed=number)` starts in an environment without `levels`.
 
     Actions: 0 left, 1 right, 2 forward, 3 pick up, 4 drop, 5 toggle, 6 done. The horizon belongs
     to the level, so no `TimeLimit` is needed.
@@ -43,11 +50,13 @@ class EllaEnv(gymnasium.Env[dict[str, Any], Any]):
         task: str | TaskSpec,
         *,
         mission: str = "tokens",
+        levels: int | Sequence[int] | None = None,
         render_mode: str | None = None,
         tile_size: int = TILE_SIZE,
     ) -> None:
         check_render_mode(render_mode, RENDER_MODES)
         self.world = make(task)
+        self._levels = level_seeds(levels)
         self._mission_form = mission
         self.render_mode = render_mode
         self.tile_size = tile_size
@@ -59,10 +68,26 @@ class EllaEnv(gymnasium.Env[dict[str, Any], Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Start an episode on a fresh level; the same seed gives the same levels."""
+        """Start an episode on a fresh level; the same seed gives the same levels.
+
+        `options` may have
+            mission: The instruction of the level, one that the task's levels can have.
+            level: The seed of the level: what `reset(seed=level)` would start, but later resets
+                stay as they would have been.
+        """
         super().reset(seed=seed)
-        timestep = compiled.reset(self.world, draw_key(self.np_random))
-        return self._take(timestep)
+        given = check_options(options, RESET_OPTIONS)
+        level, mission = given.get("level"), given.get("mission")
+        if level is None and self._levels:
+            if mission is not None:
+                raise fixed_levels_error()
+            level = self._levels[self.np_random.integers(len(self._levels))]
+        generator = self.np_random if level is None else level_generator(level)
+        key = draw_key(generator)
+        if mission is None:
+            return self._take(compiled.reset(self.world, key))
+        started = begin(self.world, levels_with_instruction(self.world, mission, key))
+        return self._take(jax.tree.map(lambda leaf: leaf[0], started))
 
     def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Take one action."""
@@ -83,6 +108,11 @@ class EllaEnv(gymnasium.Env[dict[str, Any], Any]):
         if self.render_mode == "ansi":
             return f"{text_frame(description, view=self._view)}\n{description['mission']}"
         return frame(description, view=self._view, tile_size=self.tile_size)
+
+    @property
+    def mission(self) -> str:
+        """The current episode's instruction, as minigrid's environments have it."""
+        return self.world.language.text(int(self._current_state().instruction_id))
 
     def _current_state(self) -> State:
         if self._state is None:
@@ -139,3 +169,41 @@ def check_render_mode(render_mode: str | None, known: tuple[str, ...]) -> None:
 def draw_key(generator: np.random.Generator) -> PRNGKeyArray:
     """A JAX key from Gymnasium's generator."""
     return jax.random.key(int(generator.integers(2**31)))
+
+
+def check_options(options: Mapping[str, Any] | None, known: Collection[str]) -> Mapping[str, Any]:
+    """The options of a reset, if all are known."""
+    options = options or {}
+    for name in options:
+        if name not in known:
+            raise unknown_name("option of reset", str(name), known)
+    mission = options.get("mission")
+    if mission is not None and not isinstance(mission, str):
+        raise InputError(f"the option mission must be an instruction, got {mission!r}")
+    return options
+
+
+def level_seeds(levels: int | Sequence[int] | None) -> tuple[int, ...]:
+    """The argument `levels` as a tuple; empty for fresh levels at every reset."""
+    if levels is None:
+        return ()
+    seeds = tuple(levels) if isinstance(levels, Sequence | np.ndarray) else (levels,)
+    if not seeds:
+        raise InputError("levels must have at least one seed, or be None for fresh levels")
+    for seed in seeds:
+        level_generator(seed)
+    return seeds
+
+
+def level_generator(level: int) -> np.random.Generator:
+    """The generator of `reset(seed=level)`."""
+    if isinstance(level, bool) or not isinstance(level, int | np.integer) or level < 0:
+        raise InputError(f"a level is given by its seed, an integer >= 0, got {level!r}")
+    return np_random(int(level))[0]
+
+
+def fixed_levels_error() -> InputError:
+    return InputError(
+        "the environment has fixed levels, so a mission cannot be chosen; leave out levels=, or "
+        "give the option level as well"
+    )

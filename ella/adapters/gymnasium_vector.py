@@ -1,22 +1,31 @@
 """Many environments for Gymnasium, stepped as one compiled program."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from ella.adapters.gymnasium_env import (
     FRAMES_PER_SECOND,
+    check_options,
     check_render_mode,
     draw_key,
+    fixed_levels_error,
+    level_generator,
+    level_seeds,
     observation_space,
 )
 from ella.errors import InputError
-from ella.world import Observation, TaskSpec, VectorState, compiled, describe, make
+from ella.world import Observation, TaskSpec, Timestep, VectorState, compiled, describe, make
 from ella.world.encoding import NUM_ACTIONS
+from ella.world.environment import LevelPool
+from ella.world.instructed_levels import begin, levels_with_instruction
 from ella.world.render import TILE_SIZE, frame
 
 
@@ -27,6 +36,8 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
     first observation, and `infos["final_obs"]` (with the mask `infos["_final_obs"]`) has the
     last observation of the episode that ended. New episodes take fresh levels from a pool that
     is refilled before it runs dry, so no level is played twice.
+
+    With `levels`, as in `EllaEnv`, every episode is on one of them, drawn uniformly.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012  Gymnasium declares it so
@@ -41,6 +52,7 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
         task: str | TaskSpec,
         *,
         mission: str = "tokens",
+        levels: int | Sequence[int] | None = None,
         render_mode: str | None = None,
         tile_size: int = TILE_SIZE,
         pool_size: int | None = None,
@@ -55,6 +67,8 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
         self.world = make(task)
         self.num_envs = num_envs
         self.pool_size = pool_size or max(256, 4 * num_envs)
+        self._levels = level_seeds(levels)
+        self._starts: Timestep | None = None
         self._mission_form = mission
         self.render_mode = render_mode
         self.tile_size = tile_size
@@ -69,13 +83,26 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Start every environment on a fresh level; the same seed gives the same levels."""
+        """Start every environment on a fresh level; the same seed gives the same levels.
+
+        With the option `mission`, the first episode of every environment has that instruction;
+        the episodes after it have any, as those of Gymnasium's own vector environments.
+        """
         super().reset(seed=seed)
         if options and "reset_mask" in options:
             raise InputError("environments that reset themselves take no reset_mask")
-        self._vector = compiled.start(
-            self.world, draw_key(self.np_random), self.num_envs, self.pool_size
-        )
+        mission = check_options(options, ("mission",)).get("mission")
+        if self._levels and mission is not None:
+            raise fixed_levels_error()
+        vector = compiled.start(self.world, draw_key(self.np_random), self.num_envs, self.pool_size)
+        if self._levels:
+            vector = self._refilled_from_fixed(_on_levels(vector, self._draw_fixed(self.num_envs)))
+        if mission is not None:
+            levels = levels_with_instruction(
+                self.world, mission, draw_key(self.np_random), self.num_envs
+            )
+            vector = _on_levels(vector, begin(self.world, levels))
+        self._vector = vector
         observation: Observation = jax.device_get(self._vector.observation)
         self._read_missions(observation, np.ones(self.num_envs, bool))
         return self._values(observation), self._infos()
@@ -90,7 +117,10 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
             (vector.observation, transition, vector.pool.fresh)
         )
         while fresh < self.num_envs:
-            vector = compiled.refill(self.world, vector, draw_key(self.np_random))
+            if self._levels:
+                vector = self._refilled_from_fixed(vector)
+            else:
+                vector = compiled.refill(self.world, vector, draw_key(self.np_random))
             fresh = jax.device_get(vector.pool.fresh)
         self._vector = vector
 
@@ -118,6 +148,29 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
             )
             pictures.append(frame(describe(state), view=view, tile_size=self.tile_size))
         return tuple(pictures)
+
+    def _draw_fixed(self, count: int) -> Timestep:
+        """The starts [count] of episodes on fixed levels."""
+        if self._starts is None:
+            each = [
+                compiled.reset(self.world, draw_key(level_generator(level)))
+                for level in self._levels
+            ]
+            self._starts = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(each))
+        chosen = self.np_random.integers(len(self._levels), size=count)
+        return jax.tree.map(lambda leaf: leaf[chosen], self._starts)
+
+    def _refilled_from_fixed(self, vector: VectorState) -> VectorState:
+        starts = self._draw_fixed(self.pool_size)
+        return replace(
+            vector,
+            pool=LevelPool(
+                levels=starts.state,
+                observations=starts.observation,
+                head=jnp.int32(0),
+                fresh=jnp.int32(self.pool_size),
+            ),
+        )
 
     def _ready(self) -> VectorState:
         if self._vector is None:
@@ -188,3 +241,13 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
             "final_info": final_info,
             "_final_info": ended.copy(),
         }
+
+
+def _on_levels(vector: VectorState, starts: Timestep) -> VectorState:
+    """The environments with their first episodes on other levels [B]."""
+    return replace(
+        vector,
+        states=starts.state,
+        observation=starts.observation,
+        instruction_ids=starts.state.instruction_id,
+    )

@@ -101,6 +101,7 @@ def labelled_examples(
     episodes: Any,
     held_out: float,
     random: np.random.Generator,
+    known: Any = None,
 ) -> LabelledExamples:
     """Examples of `count` observations, checked and split; the arguments are those of
     `TrainedJudge.fit`."""
@@ -113,8 +114,16 @@ def labelled_examples(
     if labels.shape == (count, len(texts)):
         if len(set(texts)) < len(texts):
             raise InputError("two instructions are the same")
-        different, found, known = texts, labels.astype(bool), np.ones(labels.shape, bool)
+        different, found = texts, labels.astype(bool)
+        known = np.ones(labels.shape, bool) if known is None else np.asarray(known)
+        if known.shape != labels.shape or known.dtype != bool:
+            raise InputError(
+                f"known must be bool{list(labels.shape)} like the labels, got "
+                f"{known.dtype}{list(known.shape)}"
+            )
     elif labels.shape == (count,) == (len(texts),):
+        if known is not None:
+            raise InputError("known needs labels [N, L], with a column for each instruction")
         different = tuple(dict.fromkeys(texts))
         place = {text: index for index, text in enumerate(different)}
         columns = [place[text] for text in texts]

@@ -124,6 +124,7 @@ class TrainedJudge:
         instructions: Sequence[str],
         labels: Any,
         *,
+        known: Any = None,
         episodes: Any = None,
         settings: JudgeSettings | None = None,
         seed: int = 0,
@@ -135,6 +136,7 @@ class TrainedJudge:
             instructions: All L low-level instructions, or one for each observation.
             labels: bool[N, L], or bool[N] with one instruction for each observation: 1 if the
                 observation shows the instruction carried out.
+            known: bool[N, L], which of the labels [N, L] were given; all of them by default.
             episodes: N numbers of the episodes the observations belong to, in the order they were
                 seen. Whole episodes are held out then, and false alarms per episode measured.
             settings: Sizes of the network and its training.
@@ -146,7 +148,7 @@ class TrainedJudge:
         count = len(next(iter(parts.values())))
         random = np.random.default_rng(seed)
         examples = labelled_examples(
-            count, instructions, labels, episodes, settings.held_out, random
+            count, instructions, labels, episodes, settings.held_out, random, known
         )
         described = {name: describe(array) for name, array in parts.items()}
         network = JudgeNetwork(

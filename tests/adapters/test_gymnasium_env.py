@@ -205,3 +205,89 @@ def test_stable_baselines3_trains_on_it():
     assert np.isfinite(changes).all()
     # The symbols are flattened as they are, not sent through an image network.
     assert model.policy.features_extractor.extractors["image"].__class__.__name__ == "Flatten"
+
+
+@pytest.mark.parametrize("text", ["go to the red ball", "go to a grey key"])
+def test_reset_takes_a_mission(text):
+    env = gymnasium.make(GOTO_ROOM, mission="text")
+    seen = [env.reset(seed=4, options={"mission": text}) for _ in range(2)]
+    jax.tree.map(np.testing.assert_array_equal, *seen)
+    observation, info = seen[0]
+    assert info["mission"] == observation["mission_text"] == env.unwrapped.mission == text
+    np.testing.assert_array_equal(observation["mission"][: len(tokenise(text))], tokenise(text))
+    assert env.observation_space.contains(observation)
+    other, _ = env.reset(options={"mission": text})
+    assert np.any(other["image"] != observation["image"])
+    # The episode is won by doing what the mission says.
+    done = False
+    while not done:
+        action = int(compiled.expert_action(env.unwrapped.world, env.unwrapped._state))
+        _, reward, done, truncated, info = env.step(action)
+        assert not truncated
+        assert info["mission"] == text
+    assert reward > 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mission": "open the red door"}, "is not an instruction of this task; one is 'go to"),
+        ({"mission": "go to the pink ball"}, "unknown colour 'pink'"),
+        ({"mission": 3}, "the option mission must be an instruction, got 3"),
+        (
+            {"misson": "go to the red ball"},
+            "unknown option of reset 'misson'; did you mean mission",
+        ),
+        ({"level": -1}, "an integer >= 0, got -1"),
+        ({"level": "a"}, "an integer >= 0, got 'a'"),
+    ],
+)
+def test_bad_reset_options_are_one_line(options, message):
+    env = EllaEnv("goto-room")
+    with pytest.raises(InputError, match=message) as caught:
+        env.reset(seed=0, options=options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_level_can_be_asked_for_without_changing_those_that_follow():
+    env = gymnasium.make(GOTO_ROOM)
+    by_seed = env.reset(seed=7)
+    env.reset(seed=1)
+    following = env.reset()
+    env.reset(seed=1)
+    jax.tree.map(np.testing.assert_array_equal, env.reset(options={"level": 7}), by_seed)
+    jax.tree.map(np.testing.assert_array_equal, env.reset(), following)
+    both = {"level": 7, "mission": "go to the red ball"}
+    there = env.reset(seed=7, options={"mission": both["mission"]})
+    jax.tree.map(np.testing.assert_array_equal, env.reset(options=both), there)
+
+
+def test_fixed_levels_are_those_of_their_seeds():
+    fresh = gymnasium.make(GOTO_ROOM)
+    expected = {fresh.reset(seed=seed)[0]["image"].tobytes() for seed in (3, 5, 11)}
+    env = gymnasium.make(GOTO_ROOM, levels=[3, 5, 11])
+    first = [env.reset(seed=0 if i == 0 else None)[0]["image"].tobytes() for i in range(30)]
+    assert set(first) == expected
+    assert len(expected) == 3
+    again = [env.reset(seed=0 if i == 0 else None)[0]["image"].tobytes() for i in range(30)]
+    assert first == again
+    one = gymnasium.make(GOTO_ROOM, levels=3)
+    seen = {one.reset()[0]["image"].tobytes() for _ in range(5)}
+    assert seen == {fresh.reset(seed=3)[0]["image"].tobytes()}
+
+
+def test_fixed_levels_and_their_errors():
+    for bad in ([], [-1], [1.5], "3", [True]):
+        with pytest.raises(InputError, match=r"levels must have|a level is given by its seed"):
+            EllaEnv("goto-room", levels=bad)
+    env = EllaEnv("goto-room", levels=[1, 2])
+    with pytest.raises(InputError, match="fixed levels, so a mission cannot be chosen"):
+        env.reset(options={"mission": "go to the red ball"})
+
+
+def test_minigrids_reseed_wrapper_cycles_through_levels():
+    wrappers = pytest.importorskip("minigrid.wrappers")
+    env = wrappers.ReseedWrapper(gymnasium.make(GOTO_ROOM), seeds=[3, 5])
+    fresh = gymnasium.make(GOTO_ROOM)
+    for seed in (3, 5, 3):
+        np.testing.assert_array_equal(env.reset()[0]["image"], fresh.reset(seed=seed)[0]["image"])

@@ -218,3 +218,46 @@ def test_rendering_draws_every_environment():
     assert len(pictures) == B
     assert {picture.shape for picture in pictures} == {(32, 32, 3)}
     assert len({picture.tobytes() for picture in pictures}) == B
+
+
+def test_reset_takes_a_mission_for_the_first_episodes():
+    env = make(mission="text")
+    text = "go to a blue key"
+    observation, infos = env.reset(seed=3, options={"mission": text})
+    assert observation["mission_text"] == (text,) * B
+    assert list(infos["mission"]) == [text] * B
+    assert observation in env.observation_space
+    assert len({image.tobytes() for image in observation["image"]}) > B // 2
+    again, _ = env.reset(seed=3, options={"mission": text})
+    jax.tree.map(np.testing.assert_array_equal, observation, again)
+    later = set()
+    for row in actions(6):
+        *_, infos = env.step(row)
+        later |= set(infos["mission"])
+    assert len(later) > 5
+
+
+def test_fixed_levels_are_played_again_and_again():
+    env, single = make(levels=[3, 5]), EllaEnv(SHORT)
+    expected = {single.reset(seed=seed)[0]["image"].tobytes() for seed in (3, 5)}
+    observation, _ = env.reset(seed=0)
+    first = [image.tobytes() for image in observation["image"]]
+    starts = list(first)
+    for row in actions(40):
+        observation, _, terminated, truncated, _ = env.step(row)
+        starts += [
+            observation["image"][b].tobytes() for b in np.flatnonzero(terminated | truncated)
+        ]
+    # Many times the pool's 16 levels.
+    assert len(starts) > 100
+    assert set(starts) == expected
+    assert 0.3 < np.mean([start == starts[0] for start in starts]) < 0.7
+    again, _ = env.reset(seed=0)
+    assert [image.tobytes() for image in again["image"]] == first
+
+
+def test_options_that_vector_environments_do_not_take():
+    with pytest.raises(InputError, match="unknown option of reset 'level'"):
+        make().reset(options={"level": 3})
+    with pytest.raises(InputError, match="fixed levels"):
+        make(levels=3).reset(options={"mission": "go to the red ball"})
