@@ -1,5 +1,6 @@
 """Trained policies on fresh levels, in this world or in the real minigrid."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -22,7 +23,8 @@ from ella.world.state import Observation, State
 
 Mode = Literal["greedy", "sampled"]
 Backend = Literal["ella", "minigrid"]
-BACKENDS = ("ella", "minigrid")
+MODES: tuple[Mode, ...] = ("greedy", "sampled")
+BACKENDS: tuple[Backend, ...] = ("ella", "minigrid")
 BATCH = 256
 """Episodes played side by side."""
 
@@ -76,6 +78,17 @@ def evaluate(
         for parts in zip(*played, strict=True)
     )
     return EvaluatedEpisodes(success, reward, length)
+
+
+def success_card(policy: Policy, episodes: int, backends: Sequence[Backend]) -> dict[str, Any]:
+    """The success rate on the same fresh levels, by backend and mode, and the number of levels."""
+    found: dict[str, Any] = {"episodes": episodes}
+    for backend in backends:
+        found[backend] = {
+            mode: vars(evaluate(policy, episodes, mode=mode, backend=backend).success_rate)
+            for mode in MODES
+        }
+    return found
 
 
 @eqx.filter_jit
