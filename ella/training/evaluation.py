@@ -137,7 +137,7 @@ def _decide(
     mode: Mode,
     observation: Observation,
     memory: Memory,
-    modulations: Float[Array, "N K 2 C"],
+    modulations: Float[Array, "N *K F 2 C"],
     key: PRNGKeyArray,
 ) -> tuple[Int32[Array, " N"], Memory]:
     """Every environment's action, each by the policy acting alone."""
