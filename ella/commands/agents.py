@@ -23,28 +23,21 @@ def run(arguments: Arguments) -> None:
     if arguments.json:
         sys.stdout.write(json.dumps(cards, indent=2) + "\n")
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from ella.commands.tables import plain_table, print_whole
 
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        caption="success on fresh levels, actions sampled as in training; 95 % intervals",
-        caption_justify="left",
-    )
-    for name in ("agent", "method", "million frames", "success", "in minigrid"):
-        table.add_column(name, no_wrap=True)
-    for name, card in cards.items():
-        success = card["success"]
-        table.add_row(
+    rows = [
+        (
             agents.PREFIX + name,
             card["method"],
             f"{card['frames'] / 1e6:.1f}",
-            _share(success["ella"]["sampled"]),
-            _share(success["minigrid"]["sampled"]) if "minigrid" in success else "",
+            _share(card["success"]["ella"]["sampled"]),
+            _share(card["success"]["minigrid"]["sampled"]),
         )
-    Console(highlight=False).print(table)
+        for name, card in cards.items()
+    ]
+    names = ("agent", "method", "million frames", "success", "in minigrid")
+    print_whole(plain_table(names, rows, left=("agent", "method")))
+    sys.stdout.write("success on fresh levels, actions sampled, with 95 % intervals\n")
 
 
 def _share(interval: dict[str, float]) -> str:

@@ -55,7 +55,7 @@ def test_an_episode_of_an_agent_shows_what_was_paid(tmp_path, capsys):
     assert main(["show", "agent:unlock-maze", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "open the" in said
-    assert "success" in said
+    assert "done" in said
     assert len(list(tmp_path.glob("*.gif"))) == 1
 
 
