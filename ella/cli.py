@@ -14,7 +14,8 @@ from ella.errors import InputError, is_out_of_memory, unknown_name
 
 COMMANDS = {
     "tasks": "list the tasks",
-    "show": "record a video of a task or of a trained run",
+    "agents": "list the trained agents that come with the package",
+    "show": "record a video of a task, of a trained run or of an agent",
     "play": "play a task with the keyboard",
     "studio": "watch an agent step by step in a local web page, and take over",
     "train": "train agents",
@@ -23,6 +24,7 @@ COMMANDS = {
     "demos": "write expert demonstrations as a Minari dataset",
     "bound": "the largest bonus that keeps optimal policies optimal",
     "explain": "what a trained run calls relevant to an instruction",
+    "export": "a trained run's agent as a small folder with a card",
     "report": "compare runs in a page and in figures",
     "reproduce": "train the runs of a figure of the paper and draw it",
     "bench": "measure frames a second",

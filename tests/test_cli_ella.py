@@ -176,3 +176,26 @@ def test_a_bonus_beyond_the_bound_is_warned_of(trained, caplog):
     caplog.clear()
     build_shaper(spec, replace(settings, method=ella))
     assert not any("exceeds" in line for line in caplog.messages)
+
+
+def test_an_exported_agent_is_explained_and_evaluated_like_its_run(trained, folder, capsys):
+    agent = folder / "agent"
+    assert main(["export", str(trained), "--out", str(agent), "--episodes", "8"]) == 0
+    assert not (agent / "checkpoints").exists()
+    capsys.readouterr()
+
+    def explained(place):
+        assert main(["explain", str(place), "open the red door", "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    of_run, of_agent = explained(trained), explained(agent)
+    assert of_agent["seen"] == of_run["seen"]
+    relevance = {one["text"]: one["probability"] for one in of_run["judgements"]}
+    for one in of_agent["judgements"]:
+        assert one["probability"] == pytest.approx(relevance[one["text"]], abs=0.01)
+    card = json.loads((agent / "card.json").read_text())
+    assert main(["eval", str(agent), "--episodes", "8", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["results"]
+    assert {one["mode"]: one["success"] for one in found} == card["success"]["ella"]
+    assert main(["export", str(trained), "--out", str(agent)]) == 2
+    assert capsys.readouterr().err == f"ella: {agent} exists; choose another folder\n"

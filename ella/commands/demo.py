@@ -87,7 +87,7 @@ def _show(runs: "Sequence[PlannedRun]", folder: Path) -> None:
     from ella.episodes.recording import record_success
     from ella.episodes.video import FRAMES_PER_SECOND, write_episode
     from ella.report.learning_curve import write_learning_curves
-    from ella.runs.restore import restore_run
+    from ella.runs.restore import learned_ella
 
     logger.info("recording an episode")
     trained = runs[-1]
@@ -98,15 +98,16 @@ def _show(runs: "Sequence[PlannedRun]", folder: Path) -> None:
     )
     recording = record_success(trained.directory)
     videos = write_episode(recording.frames, folder / recording.name, "gif", FRAMES_PER_SECOND)
-    restored, heatmap = restore_run(trained.directory), folder / "relevance.png"
-    draw_heatmap(restored, 0, heatmap)
+    learned, heatmap = learned_ella(trained.directory), folder / "relevance.png"
+    draw_heatmap(learned, heatmap)
     for path in (curves, *videos, heatmap):
         _print(f"wrote {path}")
     _print("")
     _print(_comparison(runs))
-    language, ella = trained.spec.language, restored.ella(0)
+    language = trained.spec.language
     for instruction in spread_instructions(language, MOST_INSTRUCTIONS):
-        _print(str(explain(trained.spec, *ella, language.text(int(instruction)))))
+        text = language.text(int(instruction))
+        _print(str(explain(learned.spec, learned.shaper, learned.state, text)))
     mission = recording.frames[0].description["mission"]
     _print(_next_steps(trained.directory, folder, mission))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from ella import agents
 from ella.commands.options import Positional
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Arguments:
 
     run: Annotated[Path, Positional("RUN")]
     """Directory of a run, also while it trains or after it was killed: its newest checkpoint
-    counts; or a policy file."""
+    counts; or `agent:NAME` (`ella agents` lists them), or a policy file."""
     episodes: int = 1000
     """Episodes per policy and way of acting."""
     seed_index: int | None = None
@@ -83,11 +84,12 @@ def _policies(arguments: Arguments) -> "list[Policy]":
     from ella.runs.policies import load_policy
     from ella.runs.restore import newest_policies, newest_policy
 
-    if not arguments.run.is_dir():
-        return [load_policy(arguments.run)]
+    place = agents.located(arguments.run)
+    if not place.is_dir():
+        return [load_policy(place)]
     if arguments.seed_index is not None:
-        return [newest_policy(arguments.run, arguments.seed_index)]
-    return newest_policies(arguments.run)
+        return [newest_policy(place, arguments.seed_index)]
+    return newest_policies(place)
 
 
 def _row(policy: "Policy", mode: "Mode", episodes: "EvaluatedEpisodes") -> dict[str, Any]:

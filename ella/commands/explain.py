@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
+from ella import agents
 from ella.commands.options import Positional
 
 logger = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ class Arguments:
     and what its online dataset D holds for it."""
 
     run: Annotated[Path, Positional("RUN")]
-    """Directory of a run trained with ella."""
+    """Directory of a run trained with ella, or `agent:NAME` (`ella agents` lists them)."""
     instruction: Annotated[str, Positional("INSTRUCTION")]
     """An instruction of the run's task, for example "put the red ball next to the blue box"."""
     seed_index: int = 0
@@ -45,16 +46,16 @@ def run(arguments: Arguments) -> None:
 
     from ella.episodes.explanation import explain
     from ella.episodes.heatmap import draw_heatmap
-    from ella.runs.restore import check_has_ella, restore_run
+    from ella.runs.restore import check_has_ella, learned_ella
 
     # What can be wrong is checked before anything large is read.
-    check_has_ella(arguments.run, arguments.seed_index).language.find(arguments.instruction)
-    restored = restore_run(arguments.run)
-    logger.info(f"{arguments.run}: its newest checkpoint, at {restored.frames:,} frames a seed")
-    shaper, state = restored.ella(arguments.seed_index)
-    found = explain(restored.spec, shaper, state, arguments.instruction)
+    folder = agents.located(arguments.run)
+    check_has_ella(folder, arguments.seed_index).language.find(arguments.instruction)
+    learned = learned_ella(folder, arguments.seed_index)
+    logger.info(f"{arguments.run}: {learned.source}")
+    found = explain(learned.spec, learned.shaper, learned.state, arguments.instruction)
     if arguments.heatmap is not None:
-        draw_heatmap(restored, arguments.seed_index, arguments.heatmap)
+        draw_heatmap(learned, arguments.heatmap)
     if arguments.json:
         sys.stdout.write(json.dumps(asdict(found), indent=2) + "\n")
         return

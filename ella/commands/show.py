@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from ella import agents
 from ella.commands.options import Positional
 from ella.errors import InputError
 
@@ -19,9 +20,9 @@ MAX_FRAMES_PER_SECOND = 50
 class Arguments:
     """Record one episode: a video (GIF or MP4), and a contact sheet (PNG) of its main moments."""
 
-    task: Annotated[str, Positional("TASK|RUN")]
-    """Name of the task (`ella tasks` lists them), or the directory of a run whose trained agent
-    acts."""
+    task: Annotated[str, Positional("TASK|RUN|AGENT")]
+    """Name of the task (`ella tasks` lists them), or the directory of a run or `agent:NAME`
+    (`ella agents` lists them), whose trained agent acts."""
     policy: Literal["expert", "random"] = "expert"
     """Who acts in a task: a planner that knows the whole level, or uniformly random actions."""
     seed_index: int = 0
@@ -65,12 +66,13 @@ def _record(arguments: Arguments) -> "Recording":
     from ella.world import compiled, make
 
     seed = arguments.seed
-    if Path(arguments.task).is_dir():
+    place = agents.located(arguments.task)
+    if place.is_dir():
         # Imported here, since tasks need none of what trained runs do.
         from ella.episodes.recording import record_run
 
         return record_run(
-            Path(arguments.task),
+            place,
             seed=seed,
             seed_index=arguments.seed_index,
             actions=arguments.actions,

@@ -15,9 +15,9 @@ class Arguments:
     """Open a page on this machine: choose a task and a level or type an instruction, watch an agent
     step by step, see which low-level instructions it completes and is paid for, or take over."""
 
-    name: Annotated[str, Positional("TASK|RUN|POLICY")] = DEFAULT_TASK
-    """Name of a task, in which the expert acts, or a run's directory or a policy's file, whose
-    trained agent acts."""
+    name: Annotated[str, Positional("TASK|RUN|AGENT|POLICY")] = DEFAULT_TASK
+    """Name of a task, in which the expert acts, or a run's directory, `agent:NAME` or a policy's
+    file, whose trained agent acts."""
     seed_index: int = 0
     """Which of a run's seeds acts, counted from 0."""
     port: int = 0

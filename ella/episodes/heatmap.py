@@ -4,22 +4,21 @@ from pathlib import Path
 
 from ella.episodes.explanation import relevance_map, spread_instructions
 from ella.errors import InputError
-from ella.runs.restore import RestoredRun
+from ella.runs.restore import LearnedElla
 from ella.shaping.oracle import low_level_of
 
 MAX_ROWS = 60
 """High-level instructions in the heat map, at most."""
 
 
-def draw_heatmap(restored: RestoredRun, seed_index: int, path: Path) -> None:
+def draw_heatmap(learned: LearnedElla, path: Path) -> None:
     """Relevance of every low-level instruction to evenly spaced high-level ones, as a picture."""
     from matplotlib.figure import Figure
 
-    language = restored.spec.language
+    language = learned.spec.language
     ids = spread_instructions(language, MAX_ROWS)
-    shaper, state = restored.ella(seed_index)
-    low = shaper.low_level or low_level_of(restored.spec).language
-    probability = relevance_map(shaper, state, ids)
+    low = learned.shaper.low_level or low_level_of(learned.spec).language
+    probability = relevance_map(learned.shaper, learned.state, ids)
     figure = Figure(figsize=(4 + 0.16 * low.num_ids, 3 + 0.16 * len(ids)), layout="constrained")
     axes = figure.add_subplot()
     image = axes.imshow(probability, vmin=0, vmax=1, aspect="auto", cmap="viridis")

@@ -8,7 +8,7 @@ import jax
 from ella.episodes.episode import Episode, Marker, Recording, play, seed_key
 from ella.episodes.payments import payment_marker
 from ella.episodes.trained import trained_actor
-from ella.runs.restore import has_ella, newest_policy, restore_run
+from ella.runs.restore import has_ella, learned_ella, newest_policy
 from ella.training.policy import Policy
 from ella.world import compiled, make
 
@@ -58,5 +58,5 @@ def _recording(
 def _marker(run: Path, seed_index: int) -> Marker | None:
     if not has_ella(run):
         return None
-    restored = restore_run(run)
-    return payment_marker(restored.spec, *restored.ella(seed_index))
+    learned = learned_ella(run, seed_index)
+    return payment_marker(learned.spec, learned.shaper, learned.state)

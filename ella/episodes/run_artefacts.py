@@ -13,7 +13,7 @@ from ella.episodes.recording import record_run
 from ella.episodes.video import FRAMES_PER_SECOND, write_episode
 from ella.errors import InputError
 from ella.runs.directory import POLICIES
-from ella.runs.restore import has_ella, restore_run
+from ella.runs.restore import has_ella, learned_ella
 
 FOLDER = "artefacts"
 """In the directory of a run."""
@@ -37,10 +37,10 @@ def add(run: Path) -> None:
         recording = record_run(run)
         write_episode(recording.frames, folder / recording.name, "gif", FRAMES_PER_SECOND)
         if has_ella(run):
-            restored = restore_run(run)
-            draw_heatmap(restored, 0, folder / "relevance.png")
+            learned = learned_ella(run)
+            draw_heatmap(learned, folder / "relevance.png")
             mission = recording.frames[0].description["mission"]
-            found = explain(restored.spec, *restored.ella(0), mission)
+            found = explain(learned.spec, learned.shaper, learned.state, mission)
             write_durably(folder / "relevance.json", json.dumps(asdict(found), indent=2) + "\n")
         (folder / DONE).touch()
     except (InputError, OSError) as error:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, UInt8
 
 from ella.errors import InputError
 from ella.networks.film import FiLMTail, Stem, assembled
-from ella.networks.language import InstructionEncoder
+from ella.networks.language import InstructionEncoder, clauses_of
 from ella.networks.linear import TanhHead, matmul, uniform
 from ella.networks.normalisation import Moments, follow
 from ella.networks.recurrence import lstm_step, remember_sequence
@@ -100,7 +100,7 @@ class ActorCritic(eqx.Module):
         self.tail = FiLMTail(
             instruction, width, config.normalisation, blocks=config.blocks, key=keys[2]
         )
-        self.memory = LSTM(width, memory, key=keys[3])
+        self.memory = LSTM(config.clauses * width, memory, key=keys[3])
         self.actor = TanhHead(memory, config.head_width, NUM_ACTIONS, key=keys[4])
         self.critic = TanhHead(memory, config.head_width, 1, key=keys[5])
         self.config = config
@@ -129,15 +129,21 @@ class ActorCritic(eqx.Module):
         zeros = jnp.zeros((*batch, self.config.memory_width))
         return Memory(zeros, zeros)
 
-    def instruct(self, tokens: Int32[Array, "R L"]) -> Float[Array, "R N 2 C"]:
-        """What each instruction does to each modulated block."""
+    def instruct(self, tokens: Int32[Array, "R L"]) -> Float[Array, "R *K N 2 C"]:
+        """What each instruction does to each modulated block; with two clauses, each of its K
+        clauses."""
         dtype = self.config.compute_dtype
-        return self.tail.modulations(self.language(tokens, dtype), dtype)
+        if self.config.clauses == 1:
+            return self.tail.modulations(self.language(tokens, dtype), dtype)
+        clauses = clauses_of(tokens)
+        read = self.language(clauses.reshape(-1, tokens.shape[-1]), dtype)
+        each = self.tail.modulations(read, dtype)
+        return each.reshape(*clauses.shape[:2], *each.shape[1:])
 
     def see(
         self,
         image: UInt8[Array, "T B 7 7 3"],
-        modulations: Float[Array, "T B N 2 C"],
+        modulations: Float[Array, "T B *K N 2 C"],
         running: RunningStatistics | None = None,
     ) -> tuple[Float[Array, "T B M4"], RunningStatistics]:
         """The memory's input, and the moments of the batch's normalisations [T, C].
@@ -147,7 +153,13 @@ class ActorCritic(eqx.Module):
         stem, tail = (running.stem, running.tail) if running else (None, None)
         dtype = self.config.compute_dtype
         features, stem_moments = self.stem(image, stem, dtype)
+        clauses, (steps, rows) = self.config.clauses, image.shape[:2]
+        if clauses > 1:
+            # Clauses are further rows to the blocks.
+            features = jnp.repeat(features, clauses, axis=1)
+            modulations = modulations.reshape(steps, rows * clauses, *modulations.shape[3:])
         features, tail_moments = self.tail(features, modulations, tail)
+        features = features.reshape(steps, rows, clauses * self.config.width)
         projected = self.memory.project(features, dtype)
         return projected, RunningStatistics(stem_moments, tail_moments)
 
@@ -194,7 +206,7 @@ def act(
     memory: Memory,
     mode: Literal["greedy", "sampled"] = "greedy",
     *,
-    modulations: Float[Array, "N 2 C"] | None = None,
+    modulations: Float[Array, "*K N 2 C"] | None = None,
     key: PRNGKeyArray | None = None,
 ) -> Decision:
     """One environment's policy acting alone, with running statistics; vmap for more.

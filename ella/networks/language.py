@@ -7,7 +7,19 @@ from jaxtyping import Array, Float, Int32, PRNGKeyArray
 
 from ella.networks.linear import matmul, uniform
 from ella.networks.recurrence import read_words
-from ella.world.grammar import VOCABULARY_SIZE
+from ella.world.grammar import TOKEN_IDS, VOCABULARY_SIZE
+
+CONNECTIVES = tuple(TOKEN_IDS[word] for word in ("and", "then", "after"))
+
+
+def clauses_of(tokens: Int32[Array, "R L"]) -> Int32[Array, "R 2 L"]:
+    """A sentence's part up to its first connective and the part from it on, that word in both, so
+    that each says when it is to be done; padded before and after. A sentence without a connective
+    is all in the first part."""
+    connects = jnp.isin(tokens, jnp.asarray(CONNECTIVES, tokens.dtype))
+    begun = jnp.cumsum(connects, axis=-1) > 0
+    before = ~begun | (begun & (jnp.cumsum(begun, axis=-1) == 1))
+    return jnp.stack([jnp.where(before, tokens, 0), jnp.where(begun, tokens, 0)], axis=-2)
 
 
 class InstructionEncoder(eqx.Module):

@@ -30,6 +30,10 @@ class NetworkSettings:
     """Hidden width of the actor's and the critic's heads."""
     blocks: int = 2
     """Modulated blocks."""
+    clauses: int = 1
+    """1: an instruction modulates the blocks as a whole, as in the paper. 2: each clause of an
+    instruction of two modulates them on its own and the memory gets both results, so that what is
+    learned of a clause counts wherever it stands; the blocks cost twice as much."""
     normalisation: Kind = "batch"
     """batch: statistics of each step's environments, as in the original; minibatch, layer, none:
     alternatives, none of which is known to learn as well."""
@@ -47,6 +51,8 @@ class NetworkSettings:
         for name in sizes:
             if getattr(self, name) < 1:
                 raise InputError(f"network {name} must be at least 1, not {getattr(self, name)}")
+        if self.clauses not in (1, 2):
+            raise InputError(f"network clauses must be 1 or 2, not {self.clauses}")
 
 
 SMALL_NETWORK = NetworkSettings(

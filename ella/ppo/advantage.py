@@ -1,6 +1,6 @@
 """Generalised advantage estimation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +8,9 @@ from jaxtyping import Array, Bool, Float
 
 from ella.ppo.rollout import Rollout
 from ella.ppo.settings import PPOSettings
+
+SMALLEST_DEVIATION = 1e-8
+"""Added to the deviation that advantages are divided by."""
 
 
 @jax.tree_util.register_dataclass
@@ -60,7 +63,7 @@ def estimate_rollout(
     if rollout.cut_value is not None:
         timed_out = trajectory.truncated & ~trajectory.terminated
         reward = reward + config.discount * jnp.where(timed_out, rollout.cut_value, 0.0)
-    return estimate(
+    found = estimate(
         reward,
         rollout.value,
         rollout.last_value,
@@ -68,3 +71,10 @@ def estimate_rollout(
         discount=config.discount,
         gae_lambda=config.gae_lambda,
     )
+    return normalised(found) if config.normalise_advantages else found
+
+
+def normalised(found: AdvantageEstimate) -> AdvantageEstimate:
+    """The advantages with mean 0 and deviation 1; the returns as they were."""
+    advantage = found.advantage - found.advantage.mean()
+    return replace(found, advantage=advantage / (advantage.std() + SMALLEST_DEVIATION))

@@ -114,14 +114,16 @@ def ppo_loss(
     tokens: Int32[Array, "R T"],
     sequences: Sequences,
 ) -> tuple[Float[Array, ""], tuple[LossParts, RunningStatistics]]:
-    """The mean over all steps of all sequences of the clipped losses; advantages are not
-    normalised. Also what was measured and the normalisations' moments."""
+    """The mean over all steps of all sequences of the clipped losses. Also what was measured and
+    the normalisations' moments."""
     now = replay(network, tokens, sequences, unroll=config.unroll)
     log_ratio = gather_log_prob(now.log_probs, sequences.action) - sequences.log_prob
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - config.clip_range, 1 + config.clip_range)
     gain = jnp.minimum(ratio * sequences.advantage, clipped * sequences.advantage)
-    change = jnp.clip(now.value - sequences.value, -config.clip_range, config.clip_range)
+    change = jnp.clip(
+        now.value - sequences.value, -config.value_clip_range, config.value_clip_range
+    )
     error = jnp.maximum(
         jnp.square(now.value - sequences.returns),
         jnp.square(sequences.value + change - sequences.returns),

@@ -10,7 +10,14 @@ from ella.networks.settings import NetworkSettings
 MATMUL_PRECISIONS = {"tf32": "default", "float32": "highest"}
 """JAX's names. TF32 exists on GPUs only: elsewhere both mean full float32."""
 
-_POSITIVE = ("learning_rate", "adam_epsilon", "clip_range", "max_gradient_norm", "reward_scale")
+_POSITIVE = (
+    "learning_rate",
+    "adam_epsilon",
+    "clip_range",
+    "value_clip_range",
+    "max_gradient_norm",
+    "reward_scale",
+)
 _NOT_NEGATIVE = ("entropy_coefficient", "value_coefficient")
 
 
@@ -42,7 +49,13 @@ class PPOSettings:
     gae_lambda: float = 0.99
     """Lambda of generalised advantage estimation."""
     clip_range: float = 0.2
-    """Clipping of the probability ratio and of the change of the value."""
+    """Clipping of the probability ratio."""
+    value_clip_range: float = 0.2
+    """Clipping of the value's change in one iteration, in units of the scaled reward. With many
+    environments iterations are few, and a value that may move only so far in each is slow to
+    follow."""
+    normalise_advantages: bool = False
+    """Whether the advantages of each rollout are shifted and scaled to mean 0 and deviation 1."""
     entropy_coefficient: float = 0.01
     """Weight of the entropy bonus."""
     value_coefficient: float = 0.5

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import jax
 
+from ella import agents
 from ella.errors import InputError
 from ella.networks.actor_critic import ActorCritic, RunningStatistics
 from ella.runs.config_file import CONFIG_FILE
@@ -32,8 +33,9 @@ def export_policies(
 
 
 def load_policy(path: Path | str, seed_index: int = 0) -> Policy:
-    """A policy file, or one of a run directory's."""
-    path = Path(path)
+    """A policy file, or one of a run directory's; `agent:NAME` is one that comes with the
+    package."""
+    path = agents.located(path)
     if path.is_dir():
         path = policy_files(path)[_checked_index(path, seed_index)]
     return read_policy(path)

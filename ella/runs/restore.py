@@ -16,6 +16,7 @@ from ella.runs.checkpoint import CheckpointStore, fingerprint
 from ella.runs.config_file import read_run
 from ella.runs.identity import what_differs
 from ella.runs.policies import load_policy, policy_files
+from ella.runs.relevance_file import RELEVANCE_FILE, load_relevance
 from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.shaper import AbstractRewardShaper, Sum
 from ella.training.assembly import build_shaper, training_environment
@@ -61,21 +62,57 @@ class RestoredRun:
         return self.shaper, state
 
 
-def has_ella(directory: Path) -> bool:
-    """Whether a run is trained with ELLA and has a checkpoint of what that learned."""
+@dataclass(frozen=True)
+class LearnedElla:
+    """ELLA as one of a run's seeds has learned it."""
+
+    spec: TaskSpec
+    shaper: EllaShaper
+    state: EllaState
+    source: str
+    """Where it was read from, for a log line."""
+
+
+def learned_ella(directory: Path, seed_index: int = 0) -> LearnedElla:
+    """ELLA in the newest complete checkpoint of a run or, where there is none, as it was exported
+    with an agent (`ella.runs.relevance_file`)."""
     spec, settings = read_run(directory)
-    is_saved = bool(_checkpoints(directory, spec, settings).paths())
-    return is_saved and _ella_part(_untrained_shaper(spec, settings)) is not None
+    if _checkpoints(directory, spec, settings).paths():
+        restored = restore_run(directory)
+        source = f"its newest checkpoint, at {restored.frames:,} frames a seed"
+        return LearnedElla(spec, *restored.ella(seed_index), source)
+    untrained = _untrained_shaper(spec, settings)
+    name = _ella_part(untrained)
+    if name is None:
+        raise _without_ella(settings)
+    shaper = untrained.parts[name] if isinstance(untrained, Sum) else untrained
+    assert isinstance(shaper, EllaShaper)
+    source = "exported without its termination classifier, so views tell what is completed"
+    return LearnedElla(spec, *load_relevance(directory, spec, shaper), source)
+
+
+def has_ella(directory: Path) -> bool:
+    """Whether a run is trained with ELLA and what that learned is saved."""
+    spec, settings = read_run(directory)
+    return (
+        _is_ella_saved(directory, spec, settings)
+        and _ella_part(_untrained_shaper(spec, settings)) is not None
+    )
+
+
+def _is_ella_saved(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> bool:
+    saved = _checkpoints(directory, spec, settings).paths()
+    return bool(saved) or (directory / RELEVANCE_FILE).is_file()
 
 
 def check_has_ella(directory: Path, seed_index: int) -> TaskSpec:
-    """The run's task, if `restore_run(directory).ella(seed_index)` can be expected to succeed:
-    tells cheaply what is wrong before anything large is read."""
+    """The run's task, if `learned_ella(directory, seed_index)` can be expected to succeed: tells
+    cheaply what is wrong before anything large is read."""
     spec, settings = read_run(directory)
     _check_seed_index(settings.seeds, seed_index)
     if _ella_part(_untrained_shaper(spec, settings)) is None:
         raise _without_ella(settings)
-    if not _checkpoints(directory, spec, settings).paths():
+    if not _is_ella_saved(directory, spec, settings):
         raise InputError(f"{directory} has no checkpoint yet")
     return spec
 

@@ -4,17 +4,17 @@ import base64
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from ella import agents
 from ella.episodes.episode import Actor, expert_actor, seed_key
 from ella.episodes.trained import trained_actor
 from ella.errors import InputError, unknown_name
 from ella.runs.policies import load_policy
-from ella.runs.restore import has_ella, newest_policy, restore_run
+from ella.runs.restore import has_ella, learned_ella, newest_policy
 from ella.studio.ledger_view import Judges, LedgerView, true_judges
 from ella.training.policy import Policy
 from ella.world import compiled, describe, load, make
@@ -40,8 +40,9 @@ class Cast:
 
 
 def cast_of(name: str, seed_index: int = 0) -> Cast:
-    """A run by its directory, a policy by its file, or a task by its name."""
-    folder = Path(name)
+    """A run by its directory, an agent as `agent:NAME`, a policy by its file, or a task by its
+    name."""
+    folder = agents.located(name)
     if folder.is_file():
         policy = load_policy(folder)
         return Cast(policy.spec, _trained(policy), policy, true_judges(policy.spec))
@@ -53,7 +54,8 @@ def cast_of(name: str, seed_index: int = 0) -> Cast:
     policy = newest_policy(folder, seed_index)
     judges = true_judges(policy.spec)
     if has_ella(folder):
-        judges = Judges(*restore_run(folder).ella(seed_index), are_learned=True)
+        learned = learned_ella(folder, seed_index)
+        judges = Judges(learned.shaper, learned.state, are_learned=True)
     return Cast(policy.spec, _trained(policy), policy, judges)
 
 

@@ -1,5 +1,6 @@
 """Trained policies on fresh levels, in this world or in the real minigrid."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -22,7 +23,8 @@ from ella.world.state import Observation, State
 
 Mode = Literal["greedy", "sampled"]
 Backend = Literal["ella", "minigrid"]
-BACKENDS = ("ella", "minigrid")
+MODES: tuple[Mode, ...] = ("greedy", "sampled")
+BACKENDS: tuple[Backend, ...] = ("ella", "minigrid")
 BATCH = 256
 """Episodes played side by side."""
 
@@ -78,6 +80,17 @@ def evaluate(
     return EvaluatedEpisodes(success, reward, length)
 
 
+def success_card(policy: Policy, episodes: int, backends: Sequence[Backend]) -> dict[str, Any]:
+    """The success rate on the same fresh levels, by backend and mode, and the number of levels."""
+    found: dict[str, Any] = {"episodes": episodes}
+    for backend in backends:
+        found[backend] = {
+            mode: vars(evaluate(policy, episodes, mode=mode, backend=backend).success_rate)
+            for mode in MODES
+        }
+    return found
+
+
 @eqx.filter_jit
 def _play(
     env: Environment,
@@ -124,7 +137,7 @@ def _decide(
     mode: Mode,
     observation: Observation,
     memory: Memory,
-    modulations: Float[Array, "N K 2 C"],
+    modulations: Float[Array, "N *K F 2 C"],
     key: PRNGKeyArray,
 ) -> tuple[Int32[Array, " N"], Memory]:
     """Every environment's action, each by the policy acting alone."""

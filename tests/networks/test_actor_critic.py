@@ -3,6 +3,7 @@
 import dataclasses
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,18 +11,18 @@ import pytest
 
 from ella.errors import InputError
 from ella.networks.actor_critic import LSTM, ActorCritic, Memory, act
-from ella.networks.language import InstructionEncoder
+from ella.networks.language import InstructionEncoder, clauses_of
 from ella.networks.linear import Linear, look_up
 from ella.networks.settings import SMALL_NETWORK, NetworkSettings
-from ella.world.grammar import VOCABULARY_SIZE
+from ella.world.grammar import VOCABULARY_SIZE, detokenise, tokenise
 from ella.world.state import Observation
 
 TINY = dataclasses.replace(SMALL_NETWORK, width=8, instruction_width=8, memory_width=8)
 
 
-@jax.jit
-def tiny(key: jax.Array) -> ActorCritic:
-    return ActorCritic(TINY, key=key)
+@partial(jax.jit, static_argnames="clauses")
+def tiny(key: jax.Array, clauses: int = 1) -> ActorCritic:
+    return ActorCritic(dataclasses.replace(TINY, clauses=clauses), key=key)
 
 
 def count(tree: object) -> int:
@@ -119,8 +120,9 @@ def test_bfloat16_is_close_to_float32() -> None:
     assert np.std(one) > 0.1
 
 
-def test_policy_acts_alone_as_in_a_batch_with_the_same_statistics() -> None:
-    network = tiny(jax.random.key(0))
+@pytest.mark.parametrize("clauses", [1, 2])
+def test_policy_acts_alone_as_in_a_batch_with_the_same_statistics(clauses: int) -> None:
+    network = tiny(jax.random.key(0), clauses=clauses)
     image, tokens = inputs(1, 3)
     memory = Memory(*jax.random.normal(jax.random.key(3), (2, 3, 8)))
     observation = Observation(
@@ -170,5 +172,65 @@ def test_bad_settings_are_refused() -> None:
         NetworkSettings(variant="pixels")
     with pytest.raises(InputError, match="width"):
         NetworkSettings(width=0)
+    with pytest.raises(InputError, match="clauses"):
+        NetworkSettings(clauses=3)
     with pytest.raises(InputError, match="normalisation"):
         NetworkSettings(normalisation="group")
+
+
+def sentences(*texts: str) -> jax.Array:
+    tokens = [tokenise(text) for text in texts]
+    return jnp.asarray([row + [0] * (16 - len(row)) for row in tokens], jnp.int32)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("open the red door", ("open the red door", "")),
+        (
+            "go to a key, then pick up the ball",
+            ("go to a key then", "then pick up the ball"),
+        ),
+        (
+            "go to a key after you open a door",
+            ("go to a key after", "after you open a door"),
+        ),
+    ],
+)
+def test_a_sentence_is_parted_at_its_connective(text: str, parts: tuple[str, str]) -> None:
+    found = clauses_of(sentences(text))
+    assert tuple(detokenise(part) for part in found[0]) == parts
+
+
+def test_a_clause_is_seen_alike_whatever_the_other_clause_is() -> None:
+    network = tiny(jax.random.key(0), clauses=2)
+    image, _ = inputs(1, 1)
+    image = jnp.repeat(image, 3, axis=1)
+    tokens = sentences(
+        "go to a key, then pick up the ball",
+        "go to a key, then open the red door",
+        "go to a box, then pick up the ball",
+    )
+
+    @jax.jit
+    def seen_by_clause(network: ActorCritic) -> jax.Array:
+        """The memory's input with one of the clauses left out, [2, B, M4]."""
+        width = network.config.width
+        kept = jnp.arange(2 * width) // width
+        weights = [jnp.where((kept == i)[:, None], network.memory.input_weight, 0) for i in (0, 1)]
+        statistics = network.initial_statistics()
+        modulations = network.instruct(tokens)[None]
+        return jnp.stack(
+            [
+                eqx.tree_at(lambda one: one.memory.input_weight, network, weight).see(
+                    image, modulations, statistics
+                )[0][0]
+                for weight in weights
+            ]
+        )
+
+    first, second = np.asarray(seen_by_clause(network))
+    np.testing.assert_allclose(first[0], first[1], atol=1e-6)
+    np.testing.assert_allclose(second[0], second[2], atol=1e-6)
+    assert not np.allclose(first[0], first[2])
+    assert not np.allclose(second[0], second[1])

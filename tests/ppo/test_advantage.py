@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from ella.ppo.advantage import estimate
+from ella.ppo.advantage import AdvantageEstimate, estimate, normalised
 
 GAMMA, LAMBDA = 0.9, 0.8
 
@@ -47,3 +47,18 @@ def test_lambda_one_gives_monte_carlo_returns() -> None:
     value = jnp.array([[3.0], [-1.0], [2.0], [5.0]])
     got = estimate(reward, value, jnp.array([10.0]), done, discount=0.5, gae_lambda=1.0)
     np.testing.assert_allclose(got.returns[:, 0], [1.0, 2.0, 4.0, 1.0 + 0.5 * 10.0])
+
+
+def test_normalised_advantages_keep_their_order_and_the_returns() -> None:
+    advantage = np.random.default_rng(0).normal(3.0, 5.0, (12, 5))
+    returns = jnp.asarray(advantage + 1.0)
+    got = normalised(AdvantageEstimate(jnp.asarray(advantage), returns))
+    np.testing.assert_allclose(got.advantage.mean(), 0.0, atol=1e-6)
+    np.testing.assert_allclose(got.advantage.std(), 1.0, rtol=1e-5)
+    assert (np.argsort(got.advantage, axis=None) == np.argsort(advantage, axis=None)).all()
+    assert (got.returns == returns).all()
+
+
+def test_equal_advantages_are_normalised_to_nothing() -> None:
+    same = jnp.full((4, 3), 2.0)
+    assert (normalised(AdvantageEstimate(same, same)).advantage == 0.0).all()

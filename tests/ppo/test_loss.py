@@ -17,7 +17,13 @@ NETWORK = NetworkSettings(
     width=WIDTH, instruction_width=4, memory_width=4, head_width=4, variant="onehot"
 )
 CONFIG = PPOSettings(
-    network=NETWORK, num_envs=N, rollout_length=L, bptt_length=L, minibatch_frames=L * N, unroll=1
+    network=NETWORK,
+    num_envs=N,
+    rollout_length=L,
+    bptt_length=L,
+    minibatch_frames=L * N,
+    value_clip_range=0.3,
+    unroll=1,
 )
 
 
@@ -58,7 +64,7 @@ def test_loss_by_hand() -> None:
             advantage = float(sequences.advantage[t, n])
             gain = min(ratio * advantage, min(max(ratio, 0.8), 1.2) * advantage)
             old, value = float(sequences.value[t, n]), float(now.value[t, n])
-            near = old + min(max(value - old, -0.2), 0.2)
+            near = old + min(max(value - old, -0.3), 0.3)
             target = float(sequences.returns[t, n])
             error = max((value - target) ** 2, (near - target) ** 2)
             entropy = -(np.exp(log_probs) * log_probs).sum()

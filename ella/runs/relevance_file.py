@@ -1,0 +1,78 @@
+"""What ELLA learned of relevance in one seed, in a file of its own.
+
+Enough to explain and to mark payments without a checkpoint: the relevance judge's state without its
+optimiser, and the online dataset D. Whether a low-level instruction is completed is then told by
+what the view shows, since the termination classifier, forty times as large, is not in the file.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ella.array_file import (
+    DamagedFileError,
+    MismatchedArraysError,
+    load_arrays,
+    named_arrays,
+    replace_arrays,
+    save_arrays,
+)
+from ella.errors import InputError
+from ella.shaping.ella import EllaShaper, EllaState
+from ella.shaping.oracle import low_level_of
+from ella.shaping.termination import visible_termination
+from ella.world.tasks import TaskSpec
+
+RELEVANCE_FILE = "relevance.safetensors"
+KIND = "relevance"
+FORMAT_VERSION = 1
+LEFT_OUT = ("ledger.", "relevance.optimiser.")
+"""What only training needs."""
+
+
+def save_relevance(directory: Path, state: EllaState) -> None:
+    """Write one seed's file; weights in half precision."""
+    arrays = {
+        name: np.asarray(array, np.float16) if array.dtype == np.float32 else np.asarray(array)
+        for name, array in named_arrays(state).items()
+        if not name.startswith(LEFT_OUT)
+    }
+    save_arrays(directory / RELEVANCE_FILE, arrays, kind=KIND, version=FORMAT_VERSION, table={})
+
+
+def load_relevance(
+    directory: Path, spec: TaskSpec, shaper: EllaShaper
+) -> tuple[EllaShaper, EllaState]:
+    """ELLA and the state of one environment. `shaper` has the run's settings; its termination judge
+    is replaced by what a view shows."""
+    path = directory / RELEVANCE_FILE
+    like = jax.eval_shape(lambda key: shaper.init(1, key=key), jax.random.key(0))
+    try:
+        saved = load_arrays(path, kind=KIND, version=FORMAT_VERSION).arrays
+        state = replace_arrays(like, {**_zeros(like), **_full(saved)})
+    except (DamagedFileError, MismatchedArraysError) as error:
+        raise InputError(f"{path} is damaged or of another run: {error}") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    low = shaper.low_level or low_level_of(spec).language
+    judged = eqx.tree_at(lambda one: one.termination, shaper, visible_termination(low))
+    return judged, jax.tree.map(jnp.asarray, state)
+
+
+def _zeros(like: Any) -> dict[str, np.ndarray]:
+    return {
+        name: np.zeros(leaf.shape, leaf.dtype)
+        for name, leaf in named_arrays(like).items()
+        if name.startswith(LEFT_OUT)
+    }
+
+
+def _full(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {
+        name: array.astype(np.float32) if array.dtype == np.float16 else array
+        for name, array in arrays.items()
+    }
