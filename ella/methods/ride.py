@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class RIDE(Method):
     """RIDE: a bonus for actions that change what the agent can influence. Losses, rates and sizes
-    are the original's."""
+    are the original's, with which its embedding shrinks until nothing is paid; see docs/methods.md
+    for settings with which it does not."""
 
     name: ClassVar[str] = "ride"
     label: ClassVar[str] = "RIDE"
@@ -41,9 +42,13 @@ class RIDE(Method):
     max_gradient_norm: float = 40.0
     """Gradients of each of the three networks are scaled down to this norm."""
 
+    input_scale: float = 255.0
+    """The numbers of a view are divided by this before they are embedded: the original's 255 is for
+    bytes of pictures, while those of a view are at most 10."""
+
     def __post_init__(self) -> None:
         require_at_least(self, 0, "coefficient")
-        require_positive(self, "learning_rate")
+        require_positive(self, "learning_rate", "input_scale")
 
     def build(self, context: BuildContext) -> "RideShaper":
         from ella.shaping.ride import RideShaper

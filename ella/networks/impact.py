@@ -19,8 +19,11 @@ class StateEmbedding(eqx.Module):
     """A view to a vector."""
 
     layers: tuple[StridedConvolution, ...]
+    input_scale: float = eqx.field(static=True)
+    """The numbers of a view, at most 10, are divided by it."""
 
-    def __init__(self, *, key: PRNGKeyArray):
+    def __init__(self, input_scale: float = LARGEST_BYTE, *, key: PRNGKeyArray):
+        self.input_scale = input_scale
         keys = jax.random.split(key, len(CHANNELS))
         inputs = (3, *CHANNELS[:-1])
         self.layers = tuple(
@@ -29,7 +32,7 @@ class StateEmbedding(eqx.Module):
         )
 
     def __call__(self, image: UInt8[Array, "*rows 7 7 3"]) -> Float[Array, "*rows E"]:
-        x = image.astype(jnp.float32) / LARGEST_BYTE
+        x = image.astype(jnp.float32) / self.input_scale
         for layer in self.layers:
             x = jax.nn.elu(layer(x))
         return x.reshape(*x.shape[:-3], EMBEDDING_WIDTH)
@@ -58,11 +61,11 @@ class ImpactNetworks(eqx.Module):
         return self.inverse(jnp.concatenate([embedded, after], axis=-1))
 
 
-def impact_networks(*, key: PRNGKeyArray) -> ImpactNetworks:
+def impact_networks(input_scale: float = LARGEST_BYTE, *, key: PRNGKeyArray) -> ImpactNetworks:
     """Untrained networks."""
     keys = jax.random.split(key, 3)
     return ImpactNetworks(
-        embedding=StateEmbedding(key=keys[0]),
+        embedding=StateEmbedding(input_scale, key=keys[0]),
         forward=TwoLayers(
             EMBEDDING_WIDTH + NUM_ACTIONS, HIDDEN_WIDTH, EMBEDDING_WIDTH, key=keys[1]
         ),

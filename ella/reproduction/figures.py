@@ -63,10 +63,29 @@ def _budget(task: str, episodes: int) -> Row:
     return Row(task, "ella", f"episodes{episodes}", changes)
 
 
+RIDE_COEFFICIENTS = (0.1, 0.5, 1.0)
+"""The paper's. The first is the default."""
+RIDE_THAT_LEARNS = {
+    "forward_coefficient": 0.1,
+    "inverse_coefficient": 10.0,
+    "input_scale": 10.0,
+    "episodic_counts": True,
+}
+"""Weights with which the embedding does not shrink, inputs of unit size, and the original's
+episodic counts."""
+
+
+def _ride(task: str, coefficient: float, better: bool = False) -> Row:
+    changes = {"coefficient": coefficient, **(RIDE_THAT_LEARNS if better else {})}
+    variant = f"{'tuned-' if better else ''}coefficient{coefficient:g}"
+    return Row(task, "ride", variant, {"ride": changes})
+
+
 FIGURES: Mapping[str, Figure] = MappingProxyType(
     {
         "main": Figure(
-            "Learning curves of PPO, LEARN and ELLA", _crossed(HIGH_LEVEL, ("ppo", "learn", "ella"))
+            "Learning curves of PPO, LEARN and ELLA, and of ELLA's solvent variant",
+            _crossed(HIGH_LEVEL, ("ppo", "learn", "ella", "ella-solvent")),
         ),
         "lambda": Figure(
             "The size of the bonus: three tiers of assumptions, and egregious violations",
@@ -100,6 +119,16 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "Rewards for changing the world, and both together",
             (
                 *_crossed(("sequence-maze", "unlock-maze"), ("ppo", "ella", "ride")),
+                *(
+                    _ride(task, coefficient)
+                    for task in ("sequence-maze", "unlock-maze")
+                    for coefficient in RIDE_COEFFICIENTS[1:]
+                ),
+                *(
+                    _ride(task, coefficient, better=True)
+                    for task in ("sequence-maze", "unlock-maze")
+                    for coefficient in RIDE_COEFFICIENTS
+                ),
                 Row("sequence-maze", "ella+ride"),
                 Row(
                     "unlock-maze",
@@ -109,18 +138,15 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             ),
         ),
         "baselines": Figure(
-            "Every method of the paper on one task, RIDE with the coefficients it is tuned within",
+            "Every method on one task, and other bonuses for novelty on a second",
             (
-                *_crossed(("putnext-room",), ("ppo", "learn", "ella", "ride")),
+                *_crossed(("putnext-room",), ("ppo", "learn", "ella", "ride", "rnd", "noveld")),
+                *(_ride("putnext-room", coefficient) for coefficient in RIDE_COEFFICIENTS[1:]),
                 *(
-                    Row(
-                        "putnext-room",
-                        "ride",
-                        f"coefficient{coefficient:g}",
-                        {"ride": {"coefficient": coefficient}},
-                    )
-                    for coefficient in (0.5, 1.0)
+                    _ride("putnext-room", coefficient, better=True)
+                    for coefficient in RIDE_COEFFICIENTS
                 ),
+                *_crossed(("unlock-maze",), ("ppo", "ella", "rnd", "noveld")),
             ),
         ),
     }

@@ -64,9 +64,11 @@ class RideShaper(AbstractRewardShaper):
     """Of RMSprop."""
     max_gradient_norm: Number
     """Of each of the three networks."""
+    input_scale: float = eqx.field(static=True)
+    """The numbers of a view are divided by it."""
 
     def init(self, num_envs: int, *, key: PRNGKeyArray) -> RideState:
-        networks = impact_networks(key=key)
+        networks = impact_networks(self.input_scale, key=key)
         return RideState(
             networks=networks,
             optimiser=self._optimiser().init(networks),

@@ -27,7 +27,7 @@ def test_every_figure_is_a_table_of_runs_with_directories_of_their_own(scale, tm
         }
     main_runs = planned_runs("main", scale, tmp_path)
     assert [(run.spec.name, run.settings.method.name) for run in main_runs] == [
-        (task, method) for task in HIGH_LEVEL for method in ("ppo", "learn", "ella")
+        (task, method) for task in HIGH_LEVEL for method in ("ppo", "learn", "ella", "ella-solvent")
     ]
 
 
@@ -44,22 +44,30 @@ def test_rows_change_what_their_figure_is_about(tmp_path):
 
 
 def test_runs_of_one_task_share_a_program(tmp_path):
-    groups = groups_of(planned_runs("main", "short", tmp_path), most_seeds=24)
+    groups = groups_of(planned_runs("main", "short", tmp_path), most_seeds=32)
     assert [{run.spec.name for run in group} for group in groups] == [{task} for task in HIGH_LEVEL]
 
 
 def test_the_list_tells_frames_and_time_at_the_measured_rate(tmp_path, capsys):
-    begun = planned_runs("ride", "paper", tmp_path / "paper")[0]
+    begun = planned_runs("termination-budget", "paper", tmp_path / "paper")[0]
     begin(begun, 500_000.0)
-    words = ["reproduce", "ride", "--scale", "paper", "--out", str(tmp_path), "--json"]
+    words = [
+        "reproduce",
+        "termination-budget",
+        "--scale",
+        "paper",
+        "--out",
+        str(tmp_path),
+        "--json",
+    ]
     assert main(words) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert len(listed["runs"]) == 8
+    assert len(listed["runs"]) == 5
     frames = sum(run["frames"] * run["seeds"] for run in listed["runs"])
     assert listed["seconds"] == pytest.approx(frames / 500_000, rel=1e-3)
     assert main([*words[:-1], "--list"]) == 0
     listed = capsys.readouterr().out
-    assert "about 70 min on this device" in listed
+    assert "about 50 min on this device" in listed
     assert f"paper scale: {SCALES['paper'].description}" in listed
 
 

@@ -190,6 +190,16 @@ def test_shape_equals_one_step_at_a_time():
     assert (bonus > 0).any()
 
 
+def test_views_are_divided_by_the_input_scale():
+    image = random_rollouts()[0].observation.image[0]
+    by_bytes = impact_networks(key=jax.random.key(0)).embedding
+    by_tens = impact_networks(10.0, key=jax.random.key(0)).embedding
+    # Biases start at 0, so that up to the first nonlinearity views of unit size count 25.5 times.
+    first = lambda one: one.layers[0](image.astype(jnp.float32) / one.input_scale)  # noqa: E731
+    np.testing.assert_allclose(first(by_tens), 25.5 * first(by_bytes), rtol=1e-5, atol=1e-6)
+    assert not np.allclose(by_tens(image), by_bytes(image))
+
+
 def test_networks_have_the_original_sizes():
     networks = impact_networks(key=jax.random.key(0))
 
