@@ -1,8 +1,8 @@
 """Compiles a training program while the offline stage of its shapers runs."""
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import equinox as eqx
 import jax
@@ -13,8 +13,6 @@ from ella.training.assembly import Sweep, make_program, sweeps_of
 from ella.training.program import SeedProgram
 from ella.training.settings import TrainingSettings
 from ella.world.environment import Environment
-
-logger = logging.getLogger(__name__)
 
 Build = Callable[[bool], Sequence[AbstractRewardShaper]]
 """The shapers of all members; `False` for untrained ones of the same shape."""
@@ -34,69 +32,36 @@ def assembled(
 ) -> tuple[SeedProgram, list[Sweep]]:
     """The program that trains with the shapers of `build(True)`, and its sweeps.
 
-    Where `compiles_ahead()`, the program is compiled for the shapers of `build(False)` while
-    `build(True)` runs their offline stages; compiled code takes their arrays as arguments.
+    Where `compiles_ahead()`, compilation for the shapers of `build(False)` goes on in threads while
+    `build(True)` runs the offline stages; compiled code takes the shapers' arrays as arguments.
     """
     if not compiles_ahead():
         sweeps = sweeps_of(build(True), seeds)
         return make_program(settings, env, sweeps), sweeps
-    compilation = _Compilation(settings, env, seeds, build)
-    compilation.start()
-    sweeps = sweeps_of(build(True), seeds)
-    if compilation.is_alive():
-        logger.info("compiling")
-    program, expected = compilation.wait()
+    is_abandoned = threading.Event()
+
+    def prepare() -> tuple[SeedProgram, list[Sweep]]:
+        sweeps = sweeps_of(build(False), seeds)
+        program = make_program(settings, env, sweeps)
+        program.prepare()
+        if not is_abandoned.is_set():
+            program.compile_in_background()
+        return program, sweeps
+
+    # Not a daemon: an interpreter that ends while XLA compiles in one is aborted.
+    thread = ThreadPoolExecutor(1, "compilation")
+    prepared = thread.submit(prepare)
+    thread.shutdown(wait=False)
+    try:
+        sweeps = sweeps_of(build(True), seeds)
+        program, expected = prepared.result()
+    except BaseException:
+        is_abandoned.set()
+        raise
     if not _same_program(expected, sweeps):
         return make_program(settings, env, sweeps), sweeps
     program.set_shapers([sweep.shaper for sweep in sweeps])
     return program, sweeps
-
-
-class _Compilation(threading.Thread):
-    """Traces the program of untrained shapers, then compiles its initialisation and its loop at
-    the same time.
-
-    Not a daemon: an interpreter that ends while XLA compiles in one is aborted.
-    """
-
-    def __init__(
-        self,
-        settings: TrainingSettings,
-        env: Environment,
-        seeds: Sequence[Sequence[int]],
-        build: Build,
-    ) -> None:
-        super().__init__(name="compilation")
-        self._settings, self._env, self._seeds, self._build = settings, env, seeds, build
-        self._found: tuple[SeedProgram, list[Sweep]] | None = None
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            sweeps = sweeps_of(self._build(False), self._seeds)
-            program = make_program(self._settings, self._env, sweeps)
-            program.prepare()
-            beside = threading.Thread(target=self._compile_start, args=(program,))
-            beside.start()
-            program.compile()
-            beside.join()
-            self._found = program, sweeps
-        except BaseException as error:
-            self._error = error
-
-    def _compile_start(self, program: SeedProgram) -> None:
-        try:
-            program.compile_start()
-        except BaseException as error:
-            self._error = error
-
-    def wait(self) -> tuple[SeedProgram, list[Sweep]]:
-        """(program, sweeps) once it is compiled; raises what went wrong."""
-        self.join()
-        if self._error is not None:
-            raise self._error
-        assert self._found is not None
-        return self._found
 
 
 def _same_program(one: Sequence[Sweep], other: Sequence[Sweep]) -> bool:

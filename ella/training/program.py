@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -57,8 +58,8 @@ class SeedProgram:
         self._advance = jax.jit(self._sharded_advance(), donate_argnums=(2,))
         self._lowered_start: Any = None
         self._lowered: Any = None
-        self._compiled_start: Any = None
-        self._compiled: Any = None
+        self._compiling_start: Future[Any] | None = None
+        self._compiling: Future[Any] | None = None
 
     def set_shapers(self, shapers: Sequence[PyTree]) -> None:
         """Train with these shapers from now on. A program that is prepared takes only those that
@@ -84,23 +85,31 @@ class SeedProgram:
             self._lowered_start.out_info,
         )
 
+    def compile_in_background(self) -> None:
+        """Compile the initialisation and the loop of the prepared program at the same time, in
+        threads; whoever needs one of them first waits for it."""
+        threads = ThreadPoolExecutor(2, "compilation")
+        self._compiling_start = threads.submit(self._lowered_start.compile)
+        self._compiling = threads.submit(self._lowered.compile)
+        threads.shutdown(wait=False)
+
     @property
     def is_compiled(self) -> bool:
         """Whether the training loop is compiled."""
-        return self._compiled is not None
-
-    def compile_start(self) -> None:
-        """Compile the initialisation of the prepared program, unless that is done."""
-        self._compiled_start = self._compiled_start or self._lowered_start.compile()
+        return self._compiling is not None and self._compiling.done()
 
     def compile(self) -> None:
-        """Compile the training loop of the prepared program, unless that is done."""
-        self._compiled = self._compiled or self._lowered.compile()
+        """Compile the training loop of the prepared program, or wait until that is done."""
+        if self._compiling is None:
+            self._compiling = _done(self._lowered.compile())
+        self._compiling.result()
 
     def start(self) -> States:
         """Train states of every group's seeds before the first iteration."""
-        self.compile_start()
-        return jax.block_until_ready(self._compiled_start(self._shaper_arrays, self._seeds))
+        if self._compiling_start is None:
+            self._compiling_start = _done(self._lowered_start.compile())
+        start = self._compiling_start.result()
+        return jax.block_until_ready(start(self._shaper_arrays, self._seeds))
 
     @property
     def shapers(self) -> tuple[PyTree, ...]:
@@ -117,7 +126,8 @@ class SeedProgram:
         """`count` iterations in one call, the first of them numbered `iteration`. `states` is given
         up; the measurements are sums over the iterations, with the seed axis."""
         self.compile()
-        return self._compiled(
+        assert self._compiling is not None
+        return self._compiling.result()(
             self._shaper_arrays, self._numbers, states, *self._counters(iteration, count)
         )
 
@@ -178,6 +188,12 @@ class SeedProgram:
             out_specs=per_seed,
             check_vma=False,
         )
+
+
+def _done(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
 
 
 def _placed(sharding: NamedSharding, leaf: Any) -> jax.Array:
