@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,12 +52,19 @@ def main(words: Sequence[str] | None = None) -> int:
     gc.set_threshold(100_000, 50, 50)
     _log_to_standard_error()
     status = _status(list(sys.argv[1:] if words is None else words))
-    if words is None and status == EXIT_INTERRUPTED:
-        # What can be saved is saved; JAX would wait for compiled code that is still running.
+    if words is None and (status == EXIT_INTERRUPTED or (status and _is_compiling())):
+        # What can be saved is saved; JAX would wait for compiled code that is still running, and
+        # Python for threads that still compile.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
     return status
+
+
+def _is_compiling() -> bool:
+    """Whether threads are left that the interpreter would wait for."""
+    others = set(threading.enumerate()) - {threading.main_thread()}
+    return any(not thread.daemon for thread in others)
 
 
 def _status(words: list[str]) -> int:

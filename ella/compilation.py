@@ -9,7 +9,7 @@ import jax
 OPTIMISATION_LEVEL = "xla_backend_optimization_level"
 
 
-def jit_for_one_call(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def jit_for_one_call(function: Callable[..., Any], **options: Any) -> jax.stages.Wrapped:
     """`jax.jit` for a function that is called once, such as the initialisation of networks.
 
     On a CPU, LLVM takes longer to optimise many small random draws fully than everything else

@@ -24,10 +24,10 @@ class Arguments:
     intervals (Wilson's for success, Student-t for the return)."""
 
     run: Annotated[Path, Positional("RUN")]
-    """Directory of a run, also while it trains or after it was killed: its newest checkpoint
-    counts; or `agent:NAME` (`ella agents` lists them), or a policy file."""
+    """Directory of a run, `agent:NAME` (`ella agents` lists them), or a policy file. Of a run that
+    still trains or was killed the newest checkpoint is used."""
     episodes: int = 1000
-    """Episodes per policy and way of acting."""
+    """Episodes of each policy, once with sampled and once with greedy actions."""
     seed_index: int | None = None
     """Which of the run's seeds, counted from 0; all of them by default."""
     backend: Literal["ella", "minigrid"] = "ella"

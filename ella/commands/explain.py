@@ -22,11 +22,12 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Arguments:
-    """Which low-level instructions a run's relevance classifier calls relevant to an instruction,
-    and what its online dataset D holds for it."""
+    """List the low-level instructions that a run's relevance classifier calls relevant to an
+    instruction, and those that D, the online dataset of what successes completed, holds for it."""
 
     run: Annotated[Path, Positional("RUN")]
-    """Directory of a run trained with ella, or `agent:NAME` (`ella agents` lists them)."""
+    """Directory of a run trained with ELLA, of which the newest checkpoint is used, or `agent:NAME`
+    (`ella agents` lists them)."""
     instruction: Annotated[str, Positional("INSTRUCTION")]
     """An instruction of the run's task, for example "put the red ball next to the blue box"."""
     seed_index: int = 0
@@ -34,7 +35,7 @@ class Arguments:
     top: int = 12
     """Low-level instructions to list, the most relevant first."""
     heatmap: Path | None = None
-    """File for a picture of the relevance of all low-level instructions to many high-level ones."""
+    """File for a heat map: the relevance of every low-level instruction to many high-level ones."""
     json: bool = False
     """Print JSON, with all low-level instructions, instead of a table."""
 

@@ -14,19 +14,21 @@ from ella.settings_table import updated
 
 @dataclass(frozen=True)
 class Arguments:
-    """Train the termination classifier of a task's low-level instructions, or load it.
+    """Train the termination classifier of a task's low-level instructions, or load it, and print
+    how it does on held-out episodes.
 
-    The result is kept in a cache ($ELLA_CACHE, by default in the user's cache directory); `ella
-    train` with the same settings finds it there.
+    The classifier is kept in a cache ($ELLA_CACHE, by default in the user's cache directory);
+    `ella train` with the same settings finds it there.
     """
 
     task: Annotated[str, Positional("TASK")]
-    """Name of a task: a low-level one, or a high-level one whose low-level task is meant."""
+    """Name of a low-level task, or of a high-level one, whose low-level task is then used."""
     examples: Path | None = None
-    """File of labelled examples to learn from instead of the expert; docs/offline.md."""
+    """File of labelled examples (.npz) to train on instead of the expert's episodes; its format is
+    in docs/offline.md."""
     on: tuple[str, ...] = ()
-    """Tasks on whose expert episodes to measure it too, view by view against what the view shows,
-    and separately where a locked door is in view; for example the high-level task it is for."""
+    """Further tasks to measure it on, such as the high-level task it is for: every view of expert
+    episodes against the ground truth that the view shows, also for views with a locked door."""
     json: bool = False
     """Print the record as JSON."""
 
@@ -61,5 +63,5 @@ def run(arguments: Arguments, typed: Mapping[str, Any]) -> None:
         sys.stdout.write(
             f"an ordinary episode of {counted['steps_per_episode']:.0f} steps completes "
             f"{counted['false_completions']:.3g} low-level instructions by mistake and "
-            f"{counted['true_completions']:.3g} rightly\n"
+            f"{counted['true_completions']:.3g} correctly\n"
         )

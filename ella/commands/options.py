@@ -253,7 +253,7 @@ def _dashed(name: str) -> str:
 
 
 def _summary(kind: type) -> str:
-    return " ".join((inspect.getdoc(kind) or "").split()).replace("%", "%%")
+    return " ".join((inspect.getdoc(kind) or "").split())
 
 
 def _hints(kind: type) -> dict[str, Any]:

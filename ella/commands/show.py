@@ -12,6 +12,7 @@ from ella.errors import InputError
 if TYPE_CHECKING:
     from ella.episodes.episode import Recording
 
+VIDEO_SUFFIXES = (".gif", ".mp4", ".png")
 MAX_FRAMES_PER_SECOND = 50
 """Faster GIFs are played slowly by most viewers."""
 
@@ -28,12 +29,12 @@ class Arguments:
     seed_index: int = 0
     """Which of a run's seeds acts, counted from 0."""
     actions: Literal["sampled", "greedy"] = "sampled"
-    """How a run's agent chooses: by chance, as it was trained, or always what it holds best, with
-    which it gets stuck more often."""
+    """How a run's agent chooses: sampled from its policy, as it was trained, or always the most
+    probable action, with which it gets stuck more often."""
     seed: int = 0
-    """Seed of the level and of actions by chance."""
+    """Random seed of the level and of sampled actions."""
     out: Path = Path("videos")
-    """Folder for the files."""
+    """Folder for the video and the contact sheet."""
     format: Literal["gif", "mp4"] = "gif"
     """Format of the video; MP4 needs the program ffmpeg."""
     frames_per_second: float = 5.0
@@ -49,6 +50,8 @@ def run(arguments: Arguments) -> None:
             f"frames-per-second must lie above 0 and not above {MAX_FRAMES_PER_SECOND}, "
             f"got {arguments.frames_per_second:g}"
         )
+    if arguments.out.suffix in VIDEO_SUFFIXES and not arguments.out.is_dir():
+        raise InputError(f"--out must name a folder for the files, got {arguments.out}")
     if arguments.format == "mp4":
         find_encoder()
     recording = _record(arguments)

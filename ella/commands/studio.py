@@ -26,8 +26,8 @@ class Arguments:
     """Whether to open the page in the default browser."""
 
 
-def run(arguments: Arguments) -> int:
-    """Serve until Ctrl-C."""
+def run(arguments: Arguments) -> None:
+    """Serve until Ctrl-C, which the command line turns into one line."""
     if not 0 <= arguments.port < 65536:
         raise InputError(f"port must lie in 0..65535, got {arguments.port}")
     import webbrowser
@@ -48,8 +48,4 @@ def run(arguments: Arguments) -> int:
     if arguments.browser:
         webbrowser.open(server.address)
     with server:
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            return 0
-    return 0
+        server.serve_forever()

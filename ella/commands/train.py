@@ -27,13 +27,14 @@ sections = settings_sections
 
 @dataclass(frozen=True)
 class Arguments:
-    """Train agents on a task; everything about the run is left in one directory."""
+    """Train agents on a task. Settings, metrics, checkpoints and policies are left in one
+    directory."""
 
     out: Path
     """Directory of the run; must be new or empty, unless --resume is given."""
     task: Annotated[str | None, Positional("TASK")] = None
-    """Name of the task; `ella tasks` lists them. Not needed with --resume, nor where --config names
-    one."""
+    """Name of the task; `ella tasks` lists them. Not needed with --resume, nor with a --config that
+    names one."""
     method: str | None = None
     """Reward shaping: ppo (none, the default), one of the methods below, or several joined by
     '+'."""
@@ -52,7 +53,7 @@ class Arguments:
     processes: int | None = None
     """How many processes train together; not needed with --coordinator auto."""
     process: int | None = None
-    """Which of them this is, from 0; not needed with --coordinator auto."""
+    """Number of this process, from 0; not needed with --coordinator auto."""
 
 
 def run(arguments: Arguments, typed: Mapping[str, Any]) -> int:

@@ -132,7 +132,7 @@ class EllaMethod(Method):
 
         method, task, ppo = self.resolved(context.task), context.task, context.ppo
         assert method.bonus is not None
-        if warning := method.bound_warning(task, ppo):
+        if context.trained and (warning := method.bound_warning(task, ppo)):
             logger.warning(warning)
         termination = find_termination(
             low_level_tasks(task, method.low_level),

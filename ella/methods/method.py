@@ -26,8 +26,8 @@ class BuildContext:
     task: "Task"
     ppo: "PPOSettings"
     trained: bool = True
-    """Off where the weights of a stored run will replace the shaper's own: no offline stage runs
-    then."""
+    """Off where other weights will replace the shaper's own, those of a stored run or of the
+    offline stage: none runs then, and nothing is warned of."""
 
 
 @dataclass(frozen=True)

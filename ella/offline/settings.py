@@ -19,12 +19,12 @@ class TerminationTrainingSettings:
     episodes: int = 15_000
     """Expert episodes to learn from."""
     validation_episodes: int = 200
-    """Expert episodes held out, of either layout; they choose the best iteration."""
+    """Expert episodes held out, of each layout; the evaluation that is best on them is kept."""
     locked_share: float = 0.25
     """Share of the expert episodes that have a locked room, where the task has doors but never
-    locks one; 0 as in the released code, whose classifier meets locked doors only in use."""
+    locks one; 0 as in the released code, whose classifier sees no locked door while it trains."""
     seed: int = 0
-    """Of the episodes, the network and the batches."""
+    """Random seed of the episodes, the network and the batches."""
     network: TerminationNetworkSettings = field(default_factory=TerminationNetworkSettings)
     batch: int = 2560
     """Pairs a step: half positive, a quarter earlier observations, a quarter mismatched
@@ -34,19 +34,19 @@ class TerminationTrainingSettings:
     max_steps: int = 0
     """A cap on the number of steps; 0 for none."""
     learning_rate: float = 1e-4
-    """Of Adam."""
+    """Adam's step size."""
     adam_epsilon: float = 1e-5
-    """Of Adam."""
+    """Adam's epsilon."""
     entropy_coefficient: float = 0.01
-    """Reward for undecided predictions in the loss, as in the released code."""
+    """Weight of the predictions' entropy in the loss, as in the released code."""
     statistics_momentum: float = 0.1
     """Share of each new batch in the running statistics used after training."""
     evaluate_every: int = 50
-    """Steps between evaluations, one of which is the best; fewer where there are few steps."""
+    """Steps between evaluations, the best of which is kept; fewer where there are few steps."""
     patience: int = 0
     """Evaluations without improvement after which training stops; 0 for never."""
     min_steps: int = 0
-    """The fewest steps; with few episodes the passes alone are too few."""
+    """At least so many steps, also where few episodes make the passes short."""
     one_article: bool = False
     """Whether 'go to a red ball' and 'go to the red ball' are one label, since one view cannot tell
     them apart; the low-level language then has one instruction for both."""
@@ -61,9 +61,9 @@ class TerminationTrainingSettings:
     def __post_init__(self) -> None:
         for name in ("episodes", "validation_episodes", "epochs", "evaluate_every"):
             if getattr(self, name) < 1:
-                raise InputError(f"termination {name} must be positive, not {getattr(self, name)}")
+                raise InputError(f"termination {name} must be > 0, got {getattr(self, name)}")
         if self.batch < 4:
-            raise InputError(f"termination batch must be at least 4, not {self.batch}")
+            raise InputError(f"termination batch must be >= 4, got {self.batch}")
         if self.learning_rate <= 0:
             raise InputError("termination learning_rate must be positive")
         if not 0 <= self.locked_share <= 1:
@@ -87,19 +87,19 @@ class ActionFrequencyTrainingSettings:
     episodes: int = 15_000
     """Expert episodes to learn from."""
     validation_episodes: int = 200
-    """Expert episodes held out; they are only reported on."""
+    """Expert episodes held out, for the reported accuracy alone."""
     seed: int = 0
-    """Of the episodes, the network and the batches."""
+    """Random seed of the episodes, the network and the batches."""
     network: ActionFrequencyNetworkSettings = field(default_factory=ActionFrequencyNetworkSettings)
     """Sizes of the classifier."""
     batch: int = 1280
-    """Pairs a step; an epoch leaves out what does not fill a batch."""
+    """Pairs a step; each epoch drops its incomplete last batch."""
     epochs: int = 100
-    """Passes over the data; the last one's network is used."""
+    """Passes over the data; the last network is used."""
     learning_rate: float = 1e-4
-    """Of Adam."""
+    """Adam's step size."""
     adam_epsilon: float = 1e-5
-    """Of Adam."""
+    """Adam's epsilon."""
     statistics_momentum: float = 0.1
     """Share of each new batch in the running statistics used after training."""
 

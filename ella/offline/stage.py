@@ -157,7 +157,7 @@ def stage_progress(what: str, unit: str) -> Iterator[AbstractStageProgress]:
     if isinstance(worker, _Worker):
         worker.progress = progress
     if on_terminal:
-        progress(0, 1)
+        progress.show(0.0, "left ?")
     try:
         yield progress
     finally:

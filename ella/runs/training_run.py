@@ -25,9 +25,12 @@ from ella.runs.planned_run import PlannedRun, seeds_of
 from ella.runs.policies import export_policies
 from ella.runs.run_shaper import run_shaper
 from ella.runs.stop_signals import stop_signals
+from ella.shaping.shaper import AbstractRewardShaper
 from ella.training import multi_host
+from ella.training.ahead import assembled
 from ella.training.assembly import (
     Sweep,
+    build_shaper,
     chosen_devices,
     make_program,
     seeds_between,
@@ -119,21 +122,33 @@ def train_runs(
         with _memory_in_one_line(group):
             try:
                 with stop_signals(at_once=True):
-                    shapers = [
-                        run_shaper(planned.directory, planned.spec, planned.settings)
-                        for planned in group
-                    ]
+                    program, sweeps = _assembled(group, is_new=not begun)
             except KeyboardInterrupt:
                 return [
                     RunResult(Outcome.INTERRUPTED, planned.directory, 0, 0, None)
                     for planned in group
                 ]
-            sweeps = sweeps_of(shapers, [planned.settings.seed_numbers for planned in group])
-            env = training_environment(group[0].spec, group[0].settings)
-            program = make_program(group[0].settings, env, sweeps)
             training = _Training(tuple(group), tuple(sweeps), program)
             with stop_signals() as stop:
                 return training.go(begun if resume else None, sinks, stop)
+
+
+def _assembled(group: Sequence[PlannedRun], *, is_new: bool) -> tuple[SeedProgram, Sequence[Sweep]]:
+    """The program of a group, after the offline stage of its shapers; compiled meanwhile where the
+    runs are new. Runs that have begun have their shapers, and may be over."""
+    settings = group[0].settings
+    env = training_environment(group[0].spec, settings)
+    seeds = [planned.settings.seed_numbers for planned in group]
+
+    def build(trained: bool) -> list[AbstractRewardShaper]:
+        if not trained:
+            return [build_shaper(one.spec, one.settings, trained=False) for one in group]
+        return [run_shaper(one.directory, one.spec, one.settings) for one in group]
+
+    if is_new:
+        return assembled(settings, env, seeds, build)
+    sweeps = sweeps_of(build(True), seeds)
+    return make_program(settings, env, sweeps), sweeps
 
 
 @contextmanager
@@ -279,11 +294,9 @@ class _Training:
         """Start or resume, train to the end, export. `resumed` are the directories in which a run
         had begun; None starts new runs."""
         settings = self.group[0].settings
-        seeds = [sweep.seeds for sweep in self.sweeps]
-        states = self.program.start(seeds)
-        iteration = 0
+        names = self.program.prepare()
+        states, iteration = self._restored() if resumed is not None else (None, 0)
         if resumed is not None:
-            states, iteration = self._restored(states)
             if iteration:
                 logger.info("resuming at %s frames a seed", f"{self._frames(iteration):,}")
             for directory in resumed if not iteration else ():
@@ -292,9 +305,9 @@ class _Training:
             shorter = iteration > settings.iterations
             for planned in self.group if multi_host.is_main_process() and not shorter else ():
                 write_config(planned.directory, planned.spec, planned.settings)
-        if not iteration:
-            check_start(self.program.shapers, states, seeds)
-        names = self.program.prepare(states)
+        if states is None:
+            states = self.program.start()
+            check_start(self.program.shapers, states, [sweep.seeds for sweep in self.sweeps])
         columns = {
             index: measured
             for sweep, measured in zip(self.sweeps, names, strict=True)
@@ -303,7 +316,7 @@ class _Training:
         members = [
             _Member(planned, iteration, columns[index]) for index, planned in enumerate(self.group)
         ]
-        if iteration < settings.iterations:
+        if iteration < settings.iterations and not self.program.is_compiled:
             logger.info("compiling")
             self.program.compile()
         try:
@@ -348,9 +361,10 @@ class _Training:
             for sweep in self.sweeps
         )
 
-    def _restored(self, states: States) -> tuple[States, int]:
-        """The newest checkpoint that every run of the group has, or the start if none has any."""
-        likes = jax.eval_shape(self._per_run, states)
+    def _restored(self) -> tuple[States | None, int]:
+        """(states, iterations done) of the newest checkpoint that every run of the group has;
+        (None, 0) if none has any."""
+        likes = jax.eval_shape(self._per_run, self.program.shapes)
         newest: int | None = None
         while True:
             found = [
@@ -359,7 +373,7 @@ class _Training:
             ]
             whole = [checkpoint for checkpoint in found if checkpoint is not None]
             if newest is None and not whole:
-                return states, 0
+                return None, 0
             if len(whole) < len(found):
                 raise InputError(
                     "these runs have no whole checkpoint in common; train them separately "

@@ -120,9 +120,10 @@ def make_program(
         return init_train_state(env, settings.ppo, shaper, key=key)
 
     return SeedProgram(
-        [partial(initialise, sweep.shaper) for sweep in sweeps],
+        initialise,
         partial(run_iteration, env, settings.ppo, mixing=settings.curriculum),
         [sweep.shaper for sweep in sweeps],
+        [sweep.seeds for sweep in sweeps],
         mesh,
         [sweep.numbers for sweep in sweeps],
     )

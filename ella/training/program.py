@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -17,8 +18,8 @@ from ella.measurement import Measurements
 
 SEED_AXIS = "seed"
 
-Initialise = Callable[[PRNGKeyArray], PyTree]
-"""One seed's train state of its key."""
+Initialise = Callable[[PyTree, PRNGKeyArray], PyTree]
+"""One seed's train state of its shaper and its key."""
 States = tuple[PyTree, ...]
 """Train states, one PyTree per group of seeds; every array has the seed axis first."""
 Numbers = Mapping[str, np.ndarray]
@@ -41,36 +42,74 @@ class SeedProgram:
 
     def __init__(
         self,
-        initialise: Sequence[Initialise],
+        initialise: Initialise,
         iterate: Iterate,
         shapers: Sequence[PyTree],
+        seeds: Sequence[Sequence[int]],
         mesh: Mesh,
         numbers: Sequence[Numbers] | None = None,
     ) -> None:
         self.mesh = mesh
-        self._initialise = tuple(initialise)
-        self._iterate = iterate
+        self._initialise, self._iterate = initialise, iterate
+        self.set_shapers(shapers)
+        self._seeds = self.place(tuple(np.asarray(group, np.uint32) for group in seeds))
+        self._numbers = self.place(tuple(dict(one) for one in numbers or [{} for _ in shapers]))
+        self._start = jit_for_one_call(self._sharded_start())
+        self._advance = jax.jit(self._sharded_advance(), donate_argnums=(2,))
+        self._lowered_start: Any = None
+        self._lowered: Any = None
+        self._compiling_start: Future[Any] | None = None
+        self._compiling: Future[Any] | None = None
+
+    def set_shapers(self, shapers: Sequence[PyTree]) -> None:
+        """Train with these shapers from now on. A program that is prepared takes only those that
+        differ from its own in the values of arrays."""
         arrays, self._shaper_static = eqx.partition(tuple(shapers), eqx.is_array)
         self._shaper_arrays = jax.device_put(arrays, self._shared)
-        self._numbers = self.place(tuple(dict(one) for one in numbers or [{} for _ in shapers]))
-        self._advance = jax.jit(self._sharded_advance(), donate_argnums=(2,))
-        self._lowered: Any = None
-        self._compiled: Any = None
 
-    def start(self, seeds: Sequence[Sequence[int]]) -> States:
-        """Train states of every group's seeds before the first iteration."""
+    def prepare(self) -> tuple[tuple[str, ...], ...]:
+        """Trace the program, unless that is done; the names of the measurements of every group."""
+        if self._lowered is None:
+            self._lowered_start = self._start.lower(self._shaper_arrays, self._seeds)
+            self._lowered = self._advance.lower(
+                self._shaper_arrays, self._numbers, self.shapes, *self._counters(0, 1)
+            )
+        _, measured = self._lowered.out_info
+        return tuple(tuple(group) for group in measured)
 
-        def initialise(numbers: tuple[jax.Array, ...]) -> States:
-            keys = [jax.vmap(training_key)(group) for group in numbers]
-            parts = zip(self._initialise, keys, strict=True)
-            return tuple(jax.vmap(one)(group) for one, group in parts)
-
-        spec = PartitionSpec(SEED_AXIS)
-        sharded = jax.shard_map(
-            initialise, mesh=self.mesh, in_specs=spec, out_specs=spec, check_vma=False
+    @property
+    def shapes(self) -> States:
+        """Shapes and dtypes of the train states of the prepared program."""
+        return jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=self._per_seed),
+            self._lowered_start.out_info,
         )
-        numbers = self.place(tuple(np.asarray(group, np.uint32) for group in seeds))
-        return jax.block_until_ready(jit_for_one_call(sharded)(numbers))
+
+    def compile_in_background(self) -> None:
+        """Compile the initialisation and the loop of the prepared program at the same time, in
+        threads; whoever needs one of them first waits for it."""
+        threads = ThreadPoolExecutor(2, "compilation")
+        self._compiling_start = threads.submit(self._lowered_start.compile)
+        self._compiling = threads.submit(self._lowered.compile)
+        threads.shutdown(wait=False)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the training loop is compiled."""
+        return self._compiling is not None and self._compiling.done()
+
+    def compile(self) -> None:
+        """Compile the training loop of the prepared program, or wait until that is done."""
+        if self._compiling is None:
+            self._compiling = _done(self._lowered.compile())
+        self._compiling.result()
+
+    def start(self) -> States:
+        """Train states of every group's seeds before the first iteration."""
+        if self._compiling_start is None:
+            self._compiling_start = _done(self._lowered_start.compile())
+        start = self._compiling_start.result()
+        return jax.block_until_ready(start(self._shaper_arrays, self._seeds))
 
     @property
     def shapers(self) -> tuple[PyTree, ...]:
@@ -81,26 +120,16 @@ class SeedProgram:
         """Host arrays on the devices."""
         return jax.tree.map(partial(_placed, self._per_seed), states)
 
-    def prepare(self, states: States) -> tuple[tuple[str, ...], ...]:
-        """Trace the program for train states of this shape; the names of the measurements of every
-        group."""
-        self._lowered = self._advance.lower(
-            self._shaper_arrays, self._numbers, states, *self._counters(0, 1)
-        )
-        _, measured = self._lowered.out_info
-        return tuple(tuple(group) for group in measured)
-
-    def compile(self) -> None:
-        """Compile the prepared program now rather than at the first call of `advance`."""
-        self._compiled = self._lowered.compile()
-
     def advance(
         self, states: States, iteration: int, count: int
     ) -> tuple[States, tuple[Measurements, ...]]:
         """`count` iterations in one call, the first of them numbered `iteration`. `states` is given
         up; the measurements are sums over the iterations, with the seed axis."""
-        call = self._compiled or self._advance
-        return call(self._shaper_arrays, self._numbers, states, *self._counters(iteration, count))
+        self.compile()
+        assert self._compiling is not None
+        return self._compiling.result()(
+            self._shaper_arrays, self._numbers, states, *self._counters(iteration, count)
+        )
 
     @property
     def _per_seed(self) -> NamedSharding:
@@ -114,6 +143,20 @@ class SeedProgram:
         return (
             jax.device_put(jnp.asarray(iteration, jnp.int32), self._shared),
             jax.device_put(jnp.asarray(count, jnp.int32), self._shared),
+        )
+
+    def _sharded_start(self) -> Callable[..., States]:
+        def start(shaper_arrays: PyTree, seeds: tuple[jax.Array, ...]) -> States:
+            shapers = eqx.combine(shaper_arrays, self._shaper_static)
+            keys = [jax.vmap(training_key)(group) for group in seeds]
+            return tuple(
+                jax.vmap(partial(self._initialise, shaper))(group)
+                for shaper, group in zip(shapers, keys, strict=True)
+            )
+
+        per_seed, shared = PartitionSpec(SEED_AXIS), PartitionSpec()
+        return jax.shard_map(
+            start, mesh=self.mesh, in_specs=(shared, per_seed), out_specs=per_seed, check_vma=False
         )
 
     def _sharded_advance(self) -> Callable[..., tuple[States, tuple[Measurements, ...]]]:
@@ -145,6 +188,12 @@ class SeedProgram:
             out_specs=per_seed,
             check_vma=False,
         )
+
+
+def _done(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
 
 
 def _placed(sharding: NamedSharding, leaf: Any) -> jax.Array:

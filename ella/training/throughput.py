@@ -94,8 +94,8 @@ def _training(task: TaskSpec, settings: TrainingSettings, iterations: int) -> Ca
     shaper, env = build_shaper(task, settings), training_environment(task, settings)
     logger.info("compiling: training %s", settings.method.name)
     program = make_program(settings, env, sweeps_of([shaper], [settings.seed_numbers]))
-    states = program.start([settings.seed_numbers])
-    program.prepare(states)
+    program.prepare()
+    states = program.start()
     program.compile()
     done = 0
 

@@ -14,7 +14,8 @@ from ella.ppo.iteration import TrainState
 from ella.ppo.settings import PPOSettings
 from ella.shaping.shaper import AbstractRewardShaper
 from ella.training import multi_host, presets
-from ella.training.assembly import build_shaper, make_program, sweeps_of, training_environment
+from ella.training.ahead import assembled
+from ella.training.assembly import build_shaper, training_environment
 from ella.training.log_line import LogLine, averages
 from ella.training.loop import stretches
 from ella.training.policy import Policy
@@ -112,14 +113,18 @@ def train_settings(
     spec = tasks.find(task) if isinstance(task, str) else task
     settings = settings.resolved(spec)
     env = training_environment(spec, settings)
-    shaper = build_shaper(spec, settings)
-    sweeps = sweeps_of([shaper], [settings.seed_numbers])
-    program = make_program(settings, env, sweeps)
-    states = program.start([settings.seed_numbers])
+    program, (sweep,) = assembled(
+        settings,
+        env,
+        [settings.seed_numbers],
+        lambda trained: [build_shaper(spec, settings, trained=trained)],
+    )
+    program.prepare()
+    states = program.start()
     check_start(program.shapers, states, [settings.seed_numbers])
-    program.prepare(states)
-    logger.info("compiling")
-    program.compile()
+    if not program.is_compiled:
+        logger.info("compiling")
+        program.compile()
     lines: list[LogLine] = []
     seconds = 0.0
     for stretch in stretches(
@@ -144,6 +149,6 @@ def train_settings(
         frames=np.array([line.frames for line in lines]),
         seconds=np.array([line.seconds for line in lines]),
         metrics={name: np.stack([line.values[name] for line in lines]) for name in lines[0].values},
-        shaper=shaper,
+        shaper=sweep.shaper,
         states=multi_host.fetched(states[0]),
     )

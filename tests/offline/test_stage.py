@@ -66,6 +66,7 @@ def test_a_terminal_shows_a_bar_with_an_estimate(monkeypatch, caplog):
             shown(500, 1000, "accuracy 90 %")
         drawn = terminal.text().split("\r\x1b[K")
     lines = [line for line in drawn if line]
+    assert lines[0] == f"training {'╌' * 24} left ?"
     assert lines[-1].startswith(f"training {'━' * 12}{'╌' * 12} 500/1,000 steps  left 0:00:00")
     assert lines[-1].endswith("accuracy 90 %")
     assert max(map(len, lines)) < 120

@@ -17,7 +17,7 @@ from ella.measurement import Mean
 
 assert len(jax.devices()) == 4
 
-def initialise(key):
+def initialise(shaper, key):
     return {"w": jax.random.normal(key, (3,)), "key": key}
 
 def iterate_seed(shaper, iteration, state):
@@ -33,10 +33,9 @@ def iterate(shapers, groups, iteration, numbers):
 def trained(devices, *groups):
     mesh = seed_mesh([len(group) for group in groups], devices)
     shapers = [{"pull": jnp.array(0.5 * index), "name": "x"} for index, _ in enumerate(groups)]
-    program = SeedProgram([initialise] * len(groups), iterate, shapers, mesh)
-    states = program.start(groups)
-    assert program.prepare(states) == (("size",),) * len(groups)
-    program.compile()
+    program = SeedProgram(initialise, iterate, shapers, groups, mesh)
+    assert program.prepare() == (("size",),) * len(groups)
+    states = program.start()
     for start, count in ((0, 3), (3, 2)):
         states, sums = program.advance(states, start, count)
     return states, sums
