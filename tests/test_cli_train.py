@@ -7,15 +7,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE
+from threading import Event, Thread
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tiny_runs import TINY, WHOLE, WHOLE_ITERATIONS, command, settings_file
+from tiny_runs import TINY, WHOLE, WHOLE_ITERATIONS, command, settings_file, typed
 
 from ella.array_file import load_arrays, save_arrays
 from ella.cli import main
@@ -31,6 +33,8 @@ from ella.settings_table import to_json
 from ella.world import compiled, make
 
 ITERATIONS = WHOLE_ITERATIONS
+LINE = 150
+"""Bytes of a line of progress, at most."""
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +47,18 @@ def ella(*words: object, flags: str = "") -> subprocess.CompletedProcess:
     return subprocess.run(command(*words), env=env, capture_output=True, text=True, check=False)
 
 
-def stop_when(happened, number: int, *words: object) -> subprocess.CompletedProcess:
-    """Run, and send a signal as soon as `happened()`."""
-    process = subprocess.Popen(command(*words), stdout=PIPE, stderr=PIPE, text=True)
-    while process.poll() is None and not happened():
-        time.sleep(0.005)
-    process.send_signal(number)
-    out, err = process.communicate()
-    return subprocess.CompletedProcess(words, process.returncode, out, err)
+def narrow_pipe(room: int) -> tuple[int, int]:
+    """(reader, writer) of a pipe that takes so many bytes; who writes more waits."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    capacity = 0
+    with suppress(BlockingIOError):
+        while True:
+            capacity += os.write(writer, bytes(4096))
+    os.read(reader, capacity)
+    os.write(writer, bytes(capacity - room))
+    os.set_blocking(writer, True)
+    return reader, writer
 
 
 def rows_without_clock(directory: Path) -> list[dict[str, str]]:
@@ -118,33 +126,44 @@ def test_tensorboard_events_hold_the_numbers_of_the_csv_file(whole):
 
 @pytest.mark.slow
 def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
-    whole, config, tmp_path
+    whole, config, tmp_path, monkeypatch, capfd
 ):
     out = tmp_path / "run"
     store = CheckpointStore(out / "checkpoints", "")
 
-    killed = stop_when(
-        lambda: len(store.paths()) == 2,
-        signal.SIGKILL,
-        "train", "goto-small", "--config", config, "--out", out,
-    )  # fmt: skip
-    assert killed.returncode == -signal.SIGKILL
+    # The run waits before its sixth line, which is after the second checkpoint.
+    reader, writer = narrow_pipe(5 * LINE)
+    with os.fdopen(reader), os.fdopen(writer) as lines:
+        process = subprocess.Popen(
+            command("train", "goto-small", "--config", config, "--out", out), stdout=lines
+        )
+        while process.poll() is None and len(store.paths()) < 2:
+            time.sleep(0.005)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
     assert not (out / "policies").exists()
     newest = store.paths()[-1]
     newest.write_bytes(newest.read_bytes()[:-7])
     before = int(store.paths()[-2].stem)
 
     # Whoever read the lines leaves, as after `| head`: the run stops as with Ctrl-C.
-    process = subprocess.Popen(
-        command("train", "--resume", "--out", out), stdout=PIPE, stderr=PIPE, text=True
-    )
-    while process.poll() is None and int(store.paths()[-1].stem) <= before + 12:
-        time.sleep(0.005)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    said = process.stderr.read()
-    assert process.wait() == 130, said
+    reader, writer = narrow_pipe(5 * LINE)
+    ended = Event()
+
+    def leave() -> None:
+        while not ended.is_set() and int(store.paths()[-1].stem) <= before + 6:
+            time.sleep(0.005)
+        os.close(reader)
+
+    leaving = Thread(target=leave)
+    with os.fdopen(writer, "w") as lines, monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", lines)
+        leaving.start()
+        status = typed("train", "--resume", "--out", out)
+    ended.set()
+    leaving.join()
+    said = capfd.readouterr().err
+    assert status == 130, said
     assert f"checkpoint {newest.name} is damaged" in said
     assert f"resuming at {32 * before:,} frames" in said
     assert "Traceback" not in said
@@ -152,8 +171,7 @@ def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
     assert "--resume" in said.splitlines()[-1]
     assert (out / "policies" / "seed-1.safetensors").exists()
 
-    resumed = ella("train", "--resume", "--out", out)
-    assert resumed.returncode == 0, resumed.stderr
+    assert typed("train", "--resume", "--out", out) == 0
     assert_same_run(out, whole.directory)
     provenance = json.loads((out / "run.json").read_text())
     assert "goto-small" in provenance["command"]

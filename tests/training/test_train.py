@@ -1,5 +1,8 @@
 """Training as a function: no files, pure functions of keys, sweeps over numbers."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +11,7 @@ from tiny_runs import FRAMES_PER_ITERATION, TINY, values
 
 import ella
 from ella.errors import InputError
+from ella.networks.actor_critic import ActorCritic
 from ella.training.program import training_key
 
 ITERATIONS, EVERY = 6, 3
@@ -45,21 +49,66 @@ def test_a_policy_is_saved_loaded_and_evaluated(result, tmp_path):
         result.policy(2)
 
 
+class TollShaper(ella.AbstractRewardShaper):
+    """Every step costs the same."""
+
+    toll: float
+
+    def init(self, num_envs, *, key):
+        return ()
+
+    def shape(self, state, trajectory):
+        return state, jnp.zeros_like(trajectory.reward) - self.toll, {}
+
+    def fit(self, state, trajectory, iteration, *, key):
+        return state, {}
+
+
+@dataclass(frozen=True)
+class Toll(ella.Method):
+    name: ClassVar[str] = "toll"
+    label: ClassVar[str] = "Toll"
+
+    toll: float = 0.25
+
+    def build(self, context):
+        return TollShaper(self.toll)
+
+
 @pytest.mark.slow
-def test_the_pure_function_trains_as_the_program_does(result):
-    train = ella.training_function("goto-small", **TINY_TRAINING)
-    states, metrics = jax.jit(jax.vmap(train))(jnp.stack([training_key(seed) for seed in (0, 1)]))
-    assert metrics["loss"].shape == (2, 2)
+def test_the_pure_function_trains_as_the_program_does_and_is_swept_by_vmap(result):
+    """Rows without a toll are the seeds of `result`, in which PPO's numbers are compiled in; the
+    last row has its own toll and learning rate."""
+    train = ella.training_function("goto-small", Toll(), **TINY_TRAINING)
+    keys = jnp.stack([training_key(seed) for seed in (0, 1, 1)])
+    rate = TINY.ppo.learning_rate
+    numbers = {
+        "toll.toll": jnp.array([0.0, 0.0, 0.5]),
+        "ppo.learning_rate": jnp.array([rate, rate, 0.0]),
+    }
+    states, metrics = jax.jit(jax.vmap(train))(keys, numbers)
+    assert metrics["loss"].shape == (3, 2)
     for name in ("loss", "entropy", "episode_length", "value_loss"):
-        np.testing.assert_allclose(metrics[name].T, result.metrics[name], rtol=1e-4, err_msg=name)
-    for found, expected in zip(
-        jax.tree.leaves(states.network), jax.tree.leaves(result.states.network), strict=True
+        np.testing.assert_allclose(
+            metrics[name][:2].T, result.metrics[name], rtol=1e-4, err_msg=name
+        )
+    trained, untrained = (jax.tree.leaves(states.network), jax.tree.leaves(drawn_network(keys[2])))
+    for found, expected, start in zip(
+        trained, jax.tree.leaves(result.states.network), untrained, strict=True
     ):
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(found[:2], expected, rtol=1e-3, atol=1e-5)
+        np.testing.assert_array_equal(found[2], start)
+    assert metrics["bonus"].tolist() == [[0, 0], [0, 0], [-0.5, -0.5]]
 
 
-@pytest.mark.slow
-def test_a_sweep_is_a_vmap_over_numbers():
+@jax.jit
+def drawn_network(key: jax.Array) -> ActorCritic:
+    """The network of a seed before training."""
+    return ActorCritic(TINY.ppo.network, key=jax.random.split(key, 4)[0])
+
+
+@pytest.mark.thorough
+def test_a_sweep_is_a_vmap_over_numbers_of_a_method_with_networks():
     """Each row of a sweep is the training with that number compiled in."""
     method = ella.RIDE(coefficient=0.5)
     train = ella.training_function("goto-small", method, **TINY_TRAINING)
