@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE
 from threading import Event, Thread
@@ -16,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from narrow_pipes import narrow_pipe
 from safetensors.numpy import load_file
 from tiny_runs import TINY, WHOLE, WHOLE_ITERATIONS, command, settings_file, typed
 
@@ -33,8 +33,6 @@ from ella.settings_table import to_json
 from ella.world import compiled, make
 
 ITERATIONS = WHOLE_ITERATIONS
-LINE = 150
-"""Bytes of a line of progress, at most."""
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +43,6 @@ def config(tmp_path_factory):
 def ella(*words: object, flags: str = "") -> subprocess.CompletedProcess:
     env = {**os.environ, "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {flags}"}
     return subprocess.run(command(*words), env=env, capture_output=True, text=True, check=False)
-
-
-def narrow_pipe(room: int) -> tuple[int, int]:
-    """(reader, writer) of a pipe that takes so many bytes; who writes more waits."""
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    capacity = 0
-    with suppress(BlockingIOError):
-        while True:
-            capacity += os.write(writer, bytes(4096))
-    os.read(reader, capacity)
-    os.write(writer, bytes(capacity - room))
-    os.set_blocking(writer, True)
-    return reader, writer
 
 
 def rows_without_clock(directory: Path) -> list[dict[str, str]]:
@@ -124,7 +108,7 @@ def test_tensorboard_events_hold_the_numbers_of_the_csv_file(whole):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
     whole, config, tmp_path, monkeypatch, capfd
 ):
@@ -132,7 +116,7 @@ def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
     store = CheckpointStore(out / "checkpoints", "")
 
     # The run waits before its sixth line, which is after the second checkpoint.
-    reader, writer = narrow_pipe(5 * LINE)
+    reader, writer = narrow_pipe(lines=5)
     with os.fdopen(reader), os.fdopen(writer) as lines:
         process = subprocess.Popen(
             command("train", "goto-small", "--config", config, "--out", out), stdout=lines
@@ -147,7 +131,7 @@ def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
     before = int(store.paths()[-2].stem)
 
     # Whoever read the lines leaves, as after `| head`: the run stops as with Ctrl-C.
-    reader, writer = narrow_pipe(5 * LINE)
+    reader, writer = narrow_pipe(lines=5)
     ended = Event()
 
     def leave() -> None:
@@ -396,7 +380,7 @@ def test_too_little_memory_is_one_line_and_leaves_nothing_behind(capsys, config,
     assert not out.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_resume_without_a_checkpoint_warns_that_it_restarts(whole, tmp_path, capsys):
     out = tmp_path / "run"
     out.mkdir()

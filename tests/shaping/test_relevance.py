@@ -39,7 +39,13 @@ def truthful_dataset(ids) -> relevance_dataset.RelevanceDataset:
     )
 
 
-@pytest.fixture(scope="module", params=[ROWS, PAIRS], ids=["rows", "pairs"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(ROWS, id="rows"),
+        pytest.param(PAIRS, id="pairs", marks=pytest.mark.thorough),
+    ],
+)
 def learner(request):
     """(relevance, its state before training, `fit` and `probability` compiled)."""
     relevance = request.param

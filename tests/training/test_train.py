@@ -11,8 +11,10 @@ from tiny_runs import FRAMES_PER_ITERATION, TINY, values
 
 import ella
 from ella.errors import InputError
+from ella.measurement import count_of, mean_of
 from ella.networks.actor_critic import ActorCritic
 from ella.training.program import training_key
+from ella.world.encoding import FORWARD
 
 ITERATIONS, EVERY = 6, 3
 TINY_TRAINING = {
@@ -49,41 +51,73 @@ def test_a_policy_is_saved_loaded_and_evaluated(result, tmp_path):
         result.policy(2)
 
 
-class TollShaper(ella.AbstractRewardShaper):
-    """Every step costs the same."""
+class WanderlustShaper(ella.AbstractRewardShaper):
+    """Pays for every step forward, and counts them."""
 
-    toll: float
+    price: float
 
     def init(self, num_envs, *, key):
-        return ()
+        return jnp.zeros((), jnp.int32)
 
     def shape(self, state, trajectory):
-        return state, jnp.zeros_like(trajectory.reward) - self.toll, {}
+        walked = trajectory.action == FORWARD
+        state = state + walked.sum(dtype=jnp.int32)
+        return state, jnp.where(walked, self.price, 0.0), {"steps_forward": count_of(walked)}
+
+    def fit(self, state, trajectory, iteration, *, key):
+        return state, {"steps_forward_so_far": count_of(state)}
+
+
+@dataclass(frozen=True)
+class Wanderlust(ella.Method):
+    """A toy that is not registered anywhere."""
+
+    name: ClassVar[str] = "wanderlust"
+    label: ClassVar[str] = "Wanderlust"
+
+    price: float = 0.25
+
+    def build(self, context):
+        return WanderlustShaper(self.price)
+
+
+class RentShaper(ella.AbstractRewardShaper):
+    """Every step costs, and more so in later rollouts."""
+
+    rent: float
+
+    def init(self, num_envs, *, key):
+        return jnp.zeros((), jnp.int32)
+
+    def shape(self, state, trajectory):
+        rent = jnp.zeros_like(trajectory.reward) - self.rent * (state + 1).astype(jnp.float32)
+        return state + 1, rent, {"rent": mean_of(rent)}
 
     def fit(self, state, trajectory, iteration, *, key):
         return state, {}
 
 
 @dataclass(frozen=True)
-class Toll(ella.Method):
-    name: ClassVar[str] = "toll"
-    label: ClassVar[str] = "Toll"
+class Rent(ella.Method):
+    name: ClassVar[str] = "rent"
+    label: ClassVar[str] = "Rent"
 
-    toll: float = 0.25
+    rent: float = 0.01
 
     def build(self, context):
-        return TollShaper(self.toll)
+        return RentShaper(self.rent)
 
 
 @pytest.mark.slow
-def test_the_pure_function_trains_as_the_program_does_and_is_swept_by_vmap(result):
-    """Rows without a toll are the seeds of `result`, in which PPO's numbers are compiled in; the
-    last row has its own toll and learning rate."""
-    train = ella.training_function("goto-small", Toll(), **TINY_TRAINING)
+def test_the_pure_function_of_a_sum_of_methods_trains_as_the_program_and_is_swept_by_vmap(result):
+    """Rows that pay nothing are the seeds of `result`, in which PPO's numbers are compiled in; the
+    last row has bonuses and a learning rate of its own."""
+    train = ella.training_function("goto-small", Wanderlust() + Rent(), **TINY_TRAINING)
     keys = jnp.stack([training_key(seed) for seed in (0, 1, 1)])
     rate = TINY.ppo.learning_rate
     numbers = {
-        "toll.toll": jnp.array([0.0, 0.0, 0.5]),
+        "wanderlust.price": jnp.array([0.0, 0.0, 0.125]),
+        "rent.rent": jnp.array([0.0, 0.0, 0.02]),
         "ppo.learning_rate": jnp.array([rate, rate, 0.0]),
     }
     states, metrics = jax.jit(jax.vmap(train))(keys, numbers)
@@ -98,7 +132,14 @@ def test_the_pure_function_trains_as_the_program_does_and_is_swept_by_vmap(resul
     ):
         np.testing.assert_allclose(found[:2], expected, rtol=1e-3, atol=1e-5)
         np.testing.assert_array_equal(found[2], start)
-    assert metrics["bonus"].tolist() == [[0, 0], [0, 0], [-0.5, -0.5]]
+
+    # The parts' bonuses add up to what the learner was given.
+    forward = metrics["steps_forward"]
+    assert ((forward > 0) & (forward < FRAMES_PER_ITERATION)).all()
+    assert (metrics["steps_forward_so_far"] > forward).all()
+    np.testing.assert_allclose(metrics["rent"][2], [-0.02 * 2, -0.02 * 5], rtol=1e-5)
+    paid = 0.125 * forward[2] / FRAMES_PER_ITERATION + metrics["rent"][2]
+    np.testing.assert_allclose(metrics["bonus"], [[0, 0], [0, 0], paid], rtol=1e-3, atol=1e-6)
 
 
 @jax.jit
