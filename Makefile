@@ -4,6 +4,10 @@ BIN := $(VENV)/bin
 
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
+# Bytecode is kept even where the environment forbids it: without it every process compiles JAX's
+# modules anew, which takes longer than importing them.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.cache/pycache
 
 .PHONY: help demo docs test test-all lint clean
 

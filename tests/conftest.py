@@ -21,6 +21,9 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+# One process per core: further threads of BLAS and PyTorch would only wait, and do so busily.
+for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(threads, "1")
 # Rates and classifiers of tests are none of the user's.
 os.environ["ELLA_CACHE"] = str(CACHE.with_name("ella"))
 # Tests run each program a few times only: compiling it well costs more than it gains.

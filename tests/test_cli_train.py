@@ -9,13 +9,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE
+from threading import Event, Thread
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from narrow_pipes import narrow_pipe
 from safetensors.numpy import load_file
-from tiny_runs import TINY, WHOLE, WHOLE_ITERATIONS, command, settings_file
+from tiny_runs import TINY, WHOLE, WHOLE_ITERATIONS, command, settings_file, typed
 
 from ella.array_file import load_arrays, save_arrays
 from ella.cli import main
@@ -41,16 +43,6 @@ def config(tmp_path_factory):
 def ella(*words: object, flags: str = "") -> subprocess.CompletedProcess:
     env = {**os.environ, "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {flags}"}
     return subprocess.run(command(*words), env=env, capture_output=True, text=True, check=False)
-
-
-def stop_when(happened, number: int, *words: object) -> subprocess.CompletedProcess:
-    """Run, and send a signal as soon as `happened()`."""
-    process = subprocess.Popen(command(*words), stdout=PIPE, stderr=PIPE, text=True)
-    while process.poll() is None and not happened():
-        time.sleep(0.005)
-    process.send_signal(number)
-    out, err = process.communicate()
-    return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
 def rows_without_clock(directory: Path) -> list[dict[str, str]]:
@@ -116,35 +108,46 @@ def test_tensorboard_events_hold_the_numbers_of_the_csv_file(whole):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
-    whole, config, tmp_path
+    whole, config, tmp_path, monkeypatch, capfd
 ):
     out = tmp_path / "run"
     store = CheckpointStore(out / "checkpoints", "")
 
-    killed = stop_when(
-        lambda: len(store.paths()) == 2,
-        signal.SIGKILL,
-        "train", "goto-small", "--config", config, "--out", out,
-    )  # fmt: skip
-    assert killed.returncode == -signal.SIGKILL
+    # The run waits before its sixth line, which is after the second checkpoint.
+    reader, writer = narrow_pipe(lines=5)
+    with os.fdopen(reader), os.fdopen(writer) as lines:
+        process = subprocess.Popen(
+            command("train", "goto-small", "--config", config, "--out", out), stdout=lines
+        )
+        while process.poll() is None and len(store.paths()) < 2:
+            time.sleep(0.005)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
     assert not (out / "policies").exists()
     newest = store.paths()[-1]
     newest.write_bytes(newest.read_bytes()[:-7])
     before = int(store.paths()[-2].stem)
 
     # Whoever read the lines leaves, as after `| head`: the run stops as with Ctrl-C.
-    process = subprocess.Popen(
-        command("train", "--resume", "--out", out), stdout=PIPE, stderr=PIPE, text=True
-    )
-    while process.poll() is None and int(store.paths()[-1].stem) <= before + 12:
-        time.sleep(0.005)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    said = process.stderr.read()
-    assert process.wait() == 130, said
+    reader, writer = narrow_pipe(lines=5)
+    ended = Event()
+
+    def leave() -> None:
+        while not ended.is_set() and int(store.paths()[-1].stem) <= before + 6:
+            time.sleep(0.005)
+        os.close(reader)
+
+    leaving = Thread(target=leave)
+    with os.fdopen(writer, "w") as lines, monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", lines)
+        leaving.start()
+        status = typed("train", "--resume", "--out", out)
+    ended.set()
+    leaving.join()
+    said = capfd.readouterr().err
+    assert status == 130, said
     assert f"checkpoint {newest.name} is damaged" in said
     assert f"resuming at {32 * before:,} frames" in said
     assert "Traceback" not in said
@@ -152,8 +155,7 @@ def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
     assert "--resume" in said.splitlines()[-1]
     assert (out / "policies" / "seed-1.safetensors").exists()
 
-    resumed = ella("train", "--resume", "--out", out)
-    assert resumed.returncode == 0, resumed.stderr
+    assert typed("train", "--resume", "--out", out) == 0
     assert_same_run(out, whole.directory)
     provenance = json.loads((out / "run.json").read_text())
     assert "goto-small" in provenance["command"]
@@ -378,7 +380,7 @@ def test_too_little_memory_is_one_line_and_leaves_nothing_behind(capsys, config,
     assert not out.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_resume_without_a_checkpoint_warns_that_it_restarts(whole, tmp_path, capsys):
     out = tmp_path / "run"
     out.mkdir()

@@ -52,8 +52,10 @@ images, texts, labels = [np.zeros((7, 7, 3))] * 2, ["go to the red ball"] * 2, [
 """What a page leaves to its reader."""
 INDEPENDENT = ("README.md", "docs/methods.md")
 """Pages whose blocks each stand alone; on others a block may use names of those before it."""
-LONG = ("docs/gymnasium.md", "docs/own-environment.md")
-"""Pages that compile and train in every block."""
+LONG = ("docs/gymnasium.md", "docs/own-environment.md", "docs/tutorial.md")
+"""Pages that compile and train in most blocks."""
+LONG_BLOCK = re.compile(r"ella\.train\(|training_function\(")
+"""Blocks of independent pages that train; `tests/training` calls the same functions."""
 ALL_PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 
 
@@ -84,8 +86,11 @@ def run(codes: list[str], page: str, folder: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "index"),
-    [(page, index) for page in INDEPENDENT for index in range(len(blocks(page)))],
-    ids=lambda part: str(part),
+    [
+        pytest.param(page, index, marks=pytest.mark.thorough if LONG_BLOCK.search(block) else ())
+        for page in INDEPENDENT
+        for index, block in enumerate(blocks(page))
+    ],
 )
 def test_code_blocks_run_as_written(page, index, tmp_path, monkeypatch):
     run([blocks(page)[index]], page, tmp_path, monkeypatch)

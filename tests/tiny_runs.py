@@ -5,14 +5,17 @@ They are all of one size, so that they share compiled programs through the cache
 
 import fcntl
 import json
-import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from ella.cli import main
 from ella.networks.settings import NetworkSettings
 from ella.ppo.settings import PPOSettings
 from ella.runs.metrics import CLOCK_COLUMNS, read_rows
@@ -63,6 +66,13 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "ella", *map(str, words)]
 
 
+def typed(*words: object) -> int:
+    """The exit status of the command line in this process, which records its own arguments."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["ella", *map(str, words)])
+        return main(sys.argv[1:])
+
+
 @dataclass(frozen=True)
 class WholeRun:
     """A run by `ella train`, and what the command said."""
@@ -79,10 +89,12 @@ def trained_once(folder: Path) -> WholeRun:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not said.exists():
             config = settings_file(folder / "whole.json", WHOLE)
-            words = command("train", "goto-small", "--config", config, "--out", folder / "whole")
-            done = subprocess.run(words, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
-            said.write_text(json.dumps({"stdout": done.stdout, "stderr": done.stderr}))
+            words = ("train", "goto-small", "--config", config, "--out", folder / "whole")
+            out, err = StringIO(), StringIO()
+            with redirect_stdout(out), redirect_stderr(err):
+                status = typed(*words)
+            assert status == 0, err.getvalue()
+            said.write_text(json.dumps({"stdout": out.getvalue(), "stderr": err.getvalue()}))
     return WholeRun(folder / "whole", **json.loads(said.read_text()))
 
 

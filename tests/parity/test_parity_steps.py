@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from comparison import assert_same
 from minigrid_reference import (
-    EVERY_RULE,
+    EVERY_VERB,
     describe_reference,
     record_batch,
     reference_environment,
@@ -51,7 +51,7 @@ def levels_made_by_minigrid(spec: TaskSpec, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("maker", "driver"), FEWER_STEPS)
-@pytest.mark.parametrize("name", EVERY_RULE)
+@pytest.mark.parametrize("name", EVERY_VERB)
 def test_steps_equal_minigrid(name: str, maker: str, driver: str) -> None:
     compare_steps(TASKS[name], maker, driver, FEWER_STEPS[maker, driver])
 

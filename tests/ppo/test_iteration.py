@@ -64,7 +64,7 @@ def test_a_small_agent_learns(start: TrainState) -> None:
     assert late > early + 0.2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_seeds_trained_together_equal_each_alone(start: TrainState) -> None:
     (together,), (found,) = iterate((start,), jnp.int32(0))
     for seed in range(SEEDS):

@@ -75,6 +75,7 @@ def test_the_rollout_holds_every_kind_of_end(played: Played) -> None:
     assert not same[reset].all()
 
 
+@pytest.mark.thorough
 def test_a_pool_of_size_0_is_fresh_and_embeds_the_whole_language(played: Played) -> None:
     automatic = dataclasses.replace(CONFIG, pool_size=0, bootstrap_truncation=False)
 

@@ -19,15 +19,16 @@ from ella.runs.training_run import Outcome, train_runs
 
 
 class RuinShaper(ella.AbstractRewardShaper):
-    """A toy: pays nothing, from some rollout on without limit."""
+    """A toy: pays a price every step, from some rollout on without limit."""
 
+    price: float
     after: int = eqx.field(static=True)
 
     def init(self, num_envs, *, key):
         return jnp.zeros((), jnp.int32)
 
     def shape(self, state, trajectory):
-        price = jnp.where(state < self.after, 0.0, jnp.inf)
+        price = jnp.where(state < self.after, self.price, jnp.inf)
         return state + 1, jnp.full_like(trajectory.reward, price), {}
 
     def fit(self, state, trajectory, iteration, *, key):
@@ -40,8 +41,10 @@ class Ruin(ella.Method):
     name: ClassVar[str] = "ruin"
     label: ClassVar[str] = "Ruin"
 
+    price: float = 0.0
+
     def build(self, context):
-        return RuinShaper(6)
+        return RuinShaper(self.price, after=6)
 
 
 class Messages(logging.Handler):
@@ -57,10 +60,14 @@ class Messages(logging.Handler):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Two methods trained as one program, the last of which ruins its run: (runs, results, what
-    was logged)."""
+    """Two methods trained as one program, the last of which ruins its runs, a sweep over its price:
+    (runs, results, what was logged)."""
     folder = tmp_path_factory.mktemp("together")
-    group = [tiny_run(folder / "plain"), tiny_run(folder / "ruined", method=Ruin(), seeds=1)]
+    group = [
+        tiny_run(folder / "plain"),
+        tiny_run(folder / "ruined", method=Ruin(), seeds=1),
+        tiny_run(folder / "paid", method=Ruin(price=0.5), seeds=1),
+    ]
     messages = Messages()
     logging.getLogger("ella").addHandler(messages)
     results = train_runs(group)
@@ -75,16 +82,24 @@ def together(trained):
 
 @pytest.mark.slow
 def test_each_run_is_as_if_trained_alone(together, whole):
-    """As `whole`, since the toy method pays nothing at first."""
+    """As `whole`, where the toy method pays nothing at first."""
     alone = values(whole.directory)
-    for planned in together:
+    for planned in together[:2]:
         shared, rows = values(planned.directory), planned.settings.seeds
         assert shared.keys() == alone.keys()
         # Rounding may differ, so compare before one differing action could grow into many.
         for name in ("seed", "frames", "loss", "bonus", "entropy"):
             np.testing.assert_allclose(shared[name][:rows], alone[name][:rows], rtol=1e-3)
     provenance = json.loads((together[0].directory / "run.json").read_text())
-    assert provenance["trained_together_with"] == ["ruined"]
+    assert provenance["trained_together_with"] == ["ruined", "paid"]
+
+
+@pytest.mark.slow
+def test_a_sweep_over_a_number_gives_each_run_its_own(together):
+    *_, ruined, paid = together
+    before = slice(0, 6 // 3)
+    assert values(ruined.directory)["bonus"][before].tolist() == [0, 0]
+    assert values(paid.directory)["bonus"][before].tolist() == [0.5, 0.5]
 
 
 @pytest.mark.slow
@@ -106,13 +121,14 @@ def test_a_group_resumes_from_the_newest_checkpoint_that_all_have(trained, tmp_p
 
 @pytest.mark.slow
 def test_a_run_that_diverges_does_not_stop_the_others(trained):
-    group, (fine, ruined), logged = trained
+    group, (fine, *ruined), logged = trained
     assert fine.outcome == Outcome.FINISHED
     assert fine.frames == 12 * FRAMES_PER_ITERATION
-    assert ruined.outcome == Outcome.DIVERGED
-    assert ruined.frames == 6 * FRAMES_PER_ITERATION
-    assert any("not finite" in line and "ruined" in line for line in logged)
-    assert not (group[1].directory / "policies").exists()
+    for planned, result in zip(group[1:], ruined, strict=True):
+        assert result.outcome == Outcome.DIVERGED
+        assert result.frames == 6 * FRAMES_PER_ITERATION
+        assert any("not finite" in line and planned.directory.name in line for line in logged)
+        assert not (planned.directory / "policies").exists()
 
 
 def test_estimates_use_the_rates_of_runs_in_the_folder(trained, tmp_path):
@@ -123,7 +139,7 @@ def test_estimates_use_the_rates_of_runs_in_the_folder(trained, tmp_path):
     assert rate == pytest.approx(results[0].last.frames_per_second, abs=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_sweep_over_a_number_is_one_group_and_identical_to_runs_alone(tmp_path, caplog):
     """Coefficients are an axis of one compiled program; each run is as it is alone."""
     coefficients = (0.1, 2.0)

@@ -17,7 +17,8 @@ from ella.runs.directory import LOCK_FILE
 from ella.runs.training_run import Outcome
 
 pytestmark = pytest.mark.thorough
-ITERATIONS = 30
+ITERATIONS = 120
+"""So many that a worker is killed long before it is done."""
 
 
 def trainer(directory: Path) -> int:

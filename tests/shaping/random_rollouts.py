@@ -20,6 +20,8 @@ SMALL_ROOM = TaskSpec(
     max_steps=HORIZON,
 )  # fmt: skip
 T, B, ROLLOUTS = 16, 32, 4
+WELL_COMPILED = {"xla_backend_optimization_level": 1}
+"""For programs that train for long: more optimisation than tests have otherwise."""
 
 
 @cache
@@ -60,7 +62,7 @@ def random_rollouts() -> list[Trajectory]:
     return [jax.tree.map(lambda leaf, i=i: leaf[i], played) for i in range(ROLLOUTS)]
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=WELL_COMPILED)
 def shaped(shaper: AbstractRewardShaper, state, rollout: Trajectory):
     """(state, bonus, measurements) of a shaper without arrays of its own."""
     return shaper.shape(state, rollout)

@@ -7,7 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from random_rollouts import HORIZON, B, T, assert_steps_equal_rollout, random_rollouts
+from random_rollouts import (
+    HORIZON,
+    WELL_COMPILED,
+    B,
+    T,
+    assert_steps_equal_rollout,
+    random_rollouts,
+)
 
 from ella.errors import InputError
 from ella.methods.noveld import NovelD
@@ -24,7 +31,7 @@ SMALL_NOVELD = NoveldShaper(
 )
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=WELL_COMPILED)
 def one_iteration(shaper, state, rollout, key):
     state, bonus, measured = shaper.shape(state, rollout)
     state, fitted = shaper.fit(state, rollout, jnp.int32(0), key=key)

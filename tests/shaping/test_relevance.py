@@ -39,7 +39,13 @@ def truthful_dataset(ids) -> relevance_dataset.RelevanceDataset:
     )
 
 
-@pytest.fixture(scope="module", params=[ROWS, PAIRS], ids=["rows", "pairs"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(ROWS, id="rows"),
+        pytest.param(PAIRS, id="pairs", marks=pytest.mark.thorough),
+    ],
+)
 def learner(request):
     """(relevance, its state before training, `fit` and `probability` compiled)."""
     relevance = request.param
@@ -155,32 +161,38 @@ def missions_of_fresh_levels(spec: TaskSpec) -> dict[str, np.ndarray]:
     return {kind: np.array(numbers, np.int32) for kind, numbers in by_kind.items()}
 
 
-@pytest.mark.slow
+COMBO_KINDS = {"open door", "pick", "put", "put door"}
+SEQUENCE_KINDS = {
+    *COMBO_KINDS,
+    *("pick+put", "pick+put door", "open+pick door", "open+put door"),
+}
+
+
 @pytest.mark.parametrize(
-    ("task", "kinds"),
+    ("task", "kinds", "settings"),
     [
-        ("combo-maze", {"open door", "pick", "put", "put door"}),
-        (
-            "sequence-maze",
-            {
-                *("open door", "pick", "put", "put door", "pick+put", "pick+put door"),
-                *("open+pick door", "open+put door"),
-            },
+        pytest.param("combo-maze", COMBO_KINDS, RelevanceSettings(NETWORK, FAST), id="small"),
+        pytest.param(
+            "combo-maze", COMBO_KINDS, None, id="combo-maze", marks=pytest.mark.thorough
+        ),
+        pytest.param(
+            "sequence-maze", SEQUENCE_KINDS, None, id="sequence-maze", marks=pytest.mark.thorough
         ),
     ],
 )
-def test_everything_is_relevant_at_first_to_every_kind_of_mission(task, kinds):
+def test_everything_is_relevant_at_first_to_every_kind_of_mission(task, kinds, settings):
     spec = find(task)
-    relevance = LearnedRelevance(spec)
+    relevance = LearnedRelevance(spec, settings)
     missions = missions_of_fresh_levels(spec)
     assert missions.keys() == kinds
     everything = jnp.asarray(np.concatenate(list(missions.values())))
 
-    @jax.jit
     def start(key):
         state = relevance.init(key=key)
         return relevance.probability(state, everything), relevance.start_problems(state)
 
+    # Hundreds of training steps: worth some optimisation.
+    start = jax.jit(start, compiler_options={"xla_backend_optimization_level": 1})
     probability, problems = start(jax.random.key(0))
     ends = np.cumsum([len(ids) for ids in missions.values()])[:-1]
     for kind, judged in zip(missions, np.split(np.asarray(probability), ends), strict=True):

@@ -7,7 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from random_rollouts import HORIZON, B, T, assert_steps_equal_rollout, random_rollouts, shaped
+from random_rollouts import (
+    HORIZON,
+    WELL_COMPILED,
+    B,
+    T,
+    assert_steps_equal_rollout,
+    random_rollouts,
+    shaped,
+)
 
 from ella.methods.ride import RIDE
 from ella.networks.impact import impact_networks
@@ -27,7 +35,7 @@ PLAIN = ride_shaper(coefficient=0.5)
 QUICK = ride_shaper(learning_rate=3e-3, inverse_coefficient=1.0, forward_coefficient=0.1)
 
 
-@partial(jax.jit, static_argnums=(0, 3))
+@partial(jax.jit, static_argnums=(0, 3), compiler_options=WELL_COMPILED)
 def trained(shaper: RideShaper, state, rollouts, steps: int):
     """After `steps` fits, taking turns with the rollouts [N, ...]; and each fit's accuracy."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from narrow_pipes import narrow_pipe
 from tiny_runs import WHOLE, WHOLE_ITERATIONS, WholeRun, command, settings_file, values
 
 from ella.cli import main
@@ -20,7 +21,8 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def two_processes(*words: object) -> list[subprocess.Popen]:
+def two_processes(*words: object, stdout: int = subprocess.DEVNULL) -> list[subprocess.Popen]:
+    """Two parts of one run; `stdout` is the first one's, which alone writes progress."""
     port = free_port()
     return [
         subprocess.Popen(
@@ -29,7 +31,7 @@ def two_processes(*words: object) -> list[subprocess.Popen]:
                 *("--coordinator", f"127.0.0.1:{port}", "--processes", "2"),
                 *("--process", str(process)),
             ],
-            stdout=subprocess.PIPE,
+            stdout=subprocess.DEVNULL if process else stdout,
             stderr=subprocess.PIPE,
             text=True,
             env=os.environ,
@@ -47,10 +49,15 @@ def ended(processes: list[subprocess.Popen]) -> list[str]:
 def test_two_processes_train_stop_together_and_go_on(tmp_path: Path, whole: WholeRun) -> None:
     config, out = settings_file(tmp_path / "tiny.json", WHOLE), tmp_path / "both"
 
-    begun = two_processes("goto-small", "--config", config, "--out", out)
+    # The first process waits before its sixth line, and with it the second.
+    reader, writer = narrow_pipe(lines=5)
+    begun = two_processes("goto-small", "--config", config, "--out", out, stdout=writer)
+    os.close(writer)
     while begun[1].poll() is None and not list((out / "checkpoints").glob("0*")):
         time.sleep(0.01)
     begun[1].send_signal(signal.SIGINT)
+    with os.fdopen(reader, "rb") as lines:
+        lines.read()
     said = ended(begun)
     assert [process.returncode for process in begun] == [130, 130], said
     assert "interrupted" in said[0]

@@ -1,5 +1,8 @@
 """Training as a function: no files, pure functions of keys, sweeps over numbers."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +11,10 @@ from tiny_runs import FRAMES_PER_ITERATION, TINY, values
 
 import ella
 from ella.errors import InputError
+from ella.measurement import count_of, mean_of
+from ella.networks.actor_critic import ActorCritic
 from ella.training.program import training_key
+from ella.world.encoding import FORWARD
 
 ITERATIONS, EVERY = 6, 3
 TINY_TRAINING = {
@@ -45,21 +51,105 @@ def test_a_policy_is_saved_loaded_and_evaluated(result, tmp_path):
         result.policy(2)
 
 
+class WanderlustShaper(ella.AbstractRewardShaper):
+    """Pays for every step forward, and counts them."""
+
+    price: float
+
+    def init(self, num_envs, *, key):
+        return jnp.zeros((), jnp.int32)
+
+    def shape(self, state, trajectory):
+        walked = trajectory.action == FORWARD
+        state = state + walked.sum(dtype=jnp.int32)
+        return state, jnp.where(walked, self.price, 0.0), {"steps_forward": count_of(walked)}
+
+    def fit(self, state, trajectory, iteration, *, key):
+        return state, {"steps_forward_so_far": count_of(state)}
+
+
+@dataclass(frozen=True)
+class Wanderlust(ella.Method):
+    """A toy that is not registered anywhere."""
+
+    name: ClassVar[str] = "wanderlust"
+    label: ClassVar[str] = "Wanderlust"
+
+    price: float = 0.25
+
+    def build(self, context):
+        return WanderlustShaper(self.price)
+
+
+class RentShaper(ella.AbstractRewardShaper):
+    """Every step costs, and more so in later rollouts."""
+
+    rent: float
+
+    def init(self, num_envs, *, key):
+        return jnp.zeros((), jnp.int32)
+
+    def shape(self, state, trajectory):
+        rent = jnp.zeros_like(trajectory.reward) - self.rent * (state + 1).astype(jnp.float32)
+        return state + 1, rent, {"rent": mean_of(rent)}
+
+    def fit(self, state, trajectory, iteration, *, key):
+        return state, {}
+
+
+@dataclass(frozen=True)
+class Rent(ella.Method):
+    name: ClassVar[str] = "rent"
+    label: ClassVar[str] = "Rent"
+
+    rent: float = 0.01
+
+    def build(self, context):
+        return RentShaper(self.rent)
+
+
 @pytest.mark.slow
-def test_the_pure_function_trains_as_the_program_does(result):
-    train = ella.training_function("goto-small", **TINY_TRAINING)
-    states, metrics = jax.jit(jax.vmap(train))(jnp.stack([training_key(seed) for seed in (0, 1)]))
-    assert metrics["loss"].shape == (2, 2)
+def test_the_pure_function_of_a_sum_of_methods_trains_as_the_program_and_is_swept_by_vmap(result):
+    """Rows that pay nothing are the seeds of `result`, in which PPO's numbers are compiled in; the
+    last row has bonuses and a learning rate of its own."""
+    train = ella.training_function("goto-small", Wanderlust() + Rent(), **TINY_TRAINING)
+    keys = jnp.stack([training_key(seed) for seed in (0, 1, 1)])
+    rate = TINY.ppo.learning_rate
+    numbers = {
+        "wanderlust.price": jnp.array([0.0, 0.0, 0.125]),
+        "rent.rent": jnp.array([0.0, 0.0, 0.02]),
+        "ppo.learning_rate": jnp.array([rate, rate, 0.0]),
+    }
+    states, metrics = jax.jit(jax.vmap(train))(keys, numbers)
+    assert metrics["loss"].shape == (3, 2)
     for name in ("loss", "entropy", "episode_length", "value_loss"):
-        np.testing.assert_allclose(metrics[name].T, result.metrics[name], rtol=1e-4, err_msg=name)
-    for found, expected in zip(
-        jax.tree.leaves(states.network), jax.tree.leaves(result.states.network), strict=True
+        np.testing.assert_allclose(
+            metrics[name][:2].T, result.metrics[name], rtol=1e-4, err_msg=name
+        )
+    trained, untrained = (jax.tree.leaves(states.network), jax.tree.leaves(drawn_network(keys[2])))
+    for found, expected, start in zip(
+        trained, jax.tree.leaves(result.states.network), untrained, strict=True
     ):
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(found[:2], expected, rtol=1e-3, atol=1e-5)
+        np.testing.assert_array_equal(found[2], start)
+
+    # The parts' bonuses add up to what the learner was given.
+    forward = metrics["steps_forward"]
+    assert ((forward > 0) & (forward < FRAMES_PER_ITERATION)).all()
+    assert (metrics["steps_forward_so_far"] > forward).all()
+    np.testing.assert_allclose(metrics["rent"][2], [-0.02 * 2, -0.02 * 5], rtol=1e-5)
+    paid = 0.125 * forward[2] / FRAMES_PER_ITERATION + metrics["rent"][2]
+    np.testing.assert_allclose(metrics["bonus"], [[0, 0], [0, 0], paid], rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_a_sweep_is_a_vmap_over_numbers():
+@jax.jit
+def drawn_network(key: jax.Array) -> ActorCritic:
+    """The network of a seed before training."""
+    return ActorCritic(TINY.ppo.network, key=jax.random.split(key, 4)[0])
+
+
+@pytest.mark.thorough
+def test_a_sweep_is_a_vmap_over_numbers_of_a_method_with_networks():
     """Each row of a sweep is the training with that number compiled in."""
     method = ella.RIDE(coefficient=0.5)
     train = ella.training_function("goto-small", method, **TINY_TRAINING)

@@ -37,6 +37,11 @@ OTHER_ROWS = (
 NAMED = ("goto-room", "putnext-room", "openpick-maze", "combo-maze", "sequence-maze")
 """Tasks that together use every rule; the parity tests look at all of them."""
 SPECS = {name: TASKS[name] for name in NAMED} | {spec.name: spec for spec in OTHER_ROWS}
+QUICK = ("goto-room", "sequence-maze", "3x3")
+EACH_SPEC = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.thorough) for name in SPECS],
+)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +79,7 @@ def flood(cells: np.ndarray, start: tuple[int, int]) -> np.ndarray:
     return reached
 
 
-@pytest.mark.parametrize("name", SPECS)
+@EACH_SPEC
 def test_structure(name: str, generated: dict[str, State]) -> None:
     """Walls, counts, the agent's start, reachability, articles and the horizon."""
     spec, states = SPECS[name], generated[name]
@@ -112,7 +117,7 @@ def test_structure(name: str, generated: dict[str, State]) -> None:
             assert np.any(cells[i] == (KEY | colour_of(lock) << 4))
 
 
-@pytest.mark.parametrize("name", SPECS)
+@EACH_SPEC
 def test_instruction_fits_the_level(name: str, generated: dict[str, State]) -> None:
     """Named classes are present, 'a' says there are several, and no putnext is done already."""
     spec, states = SPECS[name], generated[name]
