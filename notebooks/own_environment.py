@@ -10,6 +10,7 @@
 
 # %%
 import os
+from pathlib import Path
 
 import gymnasium
 import matplotlib.pyplot as plt
@@ -30,10 +31,10 @@ DISCOUNT = 0.99
 # %% [markdown]
 # ## The environment
 #
-# A corridor with tools, parts and, among them, a bench. The agent walks left and right and uses what
-# is where it stands. It carries one tool and one part; taking another puts the first back. The bench
-# finishes the job if both in hand are the right ones. "nail the shelf" needs the hammer and the shelf,
-# but nobody says so: a job's verb and its tool have no word in common.
+# A corridor with tools, parts and, among them, a bench. The agent walks left and right and uses
+# what is where it stands. It carries one tool and one part; taking another puts the first back. The
+# bench finishes the job if both in hand are the right ones. "nail the shelf" needs the hammer and
+# the shelf, but nobody says so: a job's verb and its tool have no word in common.
 
 # %%
 TOOLS = {"nail": "hammer", "cut": "saw", "paint": "brush", "bore": "drill"}
@@ -91,14 +92,14 @@ class Workshop(gymnasium.Env):
 
 
 # %% [markdown]
-# The instruction is in `info["mission"]`, where the wrappers look first. An environment that tells it
-# elsewhere gives the wrapper a function instead (`missions=`).
+# The instruction is in `info["mission"]`, where the wrappers look first. An environment that tells
+# it elsewhere gives the wrapper a function instead (`missions=`).
 #
 # ## Low-level instructions and a judge
 #
-# The judge gets a batch of observations, as the environments return them, and answers bool[B, L]. Here
-# it is a few lines, because the observation tells. Where it does not, `ella.TrainedJudge` learns a judge
-# from labelled observations.
+# The judge gets a batch of observations, as the environments return them, and answers bool[B, L].
+# Here it is a few lines, because the observation tells. Where it does not, `ella.TrainedJudge`
+# learns a judge from labelled observations.
 
 # %%
 LOW_LEVEL = [f"take the {name}" for name in (*TOOLS.values(), *PARTS)] + ["go to the bench"]
@@ -118,8 +119,8 @@ print(info["mission"], judge(observation[None]).tolist())
 # ## Train with and without ELLA
 #
 # `HostElla` holds what ELLA learns, `ShapedVecEnv` adds its bonuses to the rewards. The discount is
-# the learner's. One bonus is 2 % of the reward of a success: an episode that fails keeps at most eight
-# of them, one that succeeds gives all of them back.
+# the learner's. One bonus is 2 % of the reward of a success: an episode that fails keeps at most
+# eight of them, one that succeeds gives all of them back.
 
 # %%
 
@@ -210,11 +211,13 @@ for verb in TOOLS:
 #
 # ## Keep it, and use it elsewhere
 #
-# What was learned is one file beside your model's. A loop of your own, without Stable-Baselines3, calls
-# `ella.start` and `ella.shape`; `examples/recipes/cleanrl_ppo.py` is one.
+# What was learned is one file beside your model's. A loop of your own, without Stable-Baselines3,
+# calls `ella.start` and `ella.shape`; `examples/recipes/cleanrl_ppo.py` is one.
 
 # %%
-ella.save("workshop-ella.safetensors")
+FILE = Path("runs") / "workshop-ella.safetensors"
+FILE.parent.mkdir(exist_ok=True)
+ella.save(FILE)
 again = make_ella()
-again.load("workshop-ella.safetensors")
+again.load(FILE)
 assert again.relevance("cut the box") == ella.relevance("cut the box")

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Train an agent and watch it
 #
-# Two small rooms, a locked door between them, and an instruction such as "open the red door". Reward
-# comes only when the door opens. You will train plain PPO and ELLA from the same seeds, compare
-# their learning curves, watch the ELLA agent with the steps marked at which a bonus was paid, and
-# look up which low-level instructions ELLA came to call relevant.
+# Two small rooms, a locked door between them, and an instruction such as "open the red door".
+# Reward comes only when the door opens. You will train plain PPO and ELLA from the same seeds,
+# compare their learning curves, watch the ELLA agent with the steps marked at which a bonus was
+# paid, and look up which low-level instructions ELLA came to call relevant.
 #
 # It takes minutes on two CPU cores. This file is a notebook in jupytext's percent format: VS Code
 # and PyCharm open it as one, Jupyter does with the package `jupytext` installed.
@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -61,17 +62,16 @@ show(play(world, expert_actor(world), compiled.reset(world, jax.random.key(2))).
 # *red* keys to open *red* doors it is not told.
 
 # %%
+
+
+def report(line):
+    print(f"{line.frames:>8,} frames, success {np.mean(line.values['success_rate']):.0%}")
+
+
 results = {}
 for method in ("ppo", "ella"):
-    results[method] = ella.train(
-        TASK,
-        method,
-        preset=SCALE,
-        seeds=SEEDS,
-        on_log_line=lambda line, method=method: print(
-            f"{method:4} {line.frames:>8,} frames, success {np.mean(line.values['success_rate']):.0%}"
-        ),
-    )
+    print(method)
+    results[method] = ella.train(TASK, method, preset=SCALE, seeds=SEEDS, on_log_line=report)
 
 # %% [markdown]
 # `result.success_rate` is an array [log lines, seeds]; a line is the share of solved episodes among
@@ -101,7 +101,7 @@ figure.tight_layout()
 # %%
 trained = results["ella"]
 policy = trained.policy(0)
-learned = jax.tree.map(lambda leaf: leaf[0], trained.states.shaper)  # of seed 0
+learned = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), trained.states.shaper)  # of seed 0
 
 
 def episode(seed):

@@ -2,16 +2,26 @@
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from ella.methods import registry
+from ella.training import presets
+from ella.training.settings import LogSettings
+from ella.world import tasks
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 MARKER = re.compile(r"^# %%(?: \[(markdown)\])?$", re.M)
 SMALLEST = "smoke"
+# Of all presets' learners the one that is compiled in the least time.
+SMALLEST_SETTINGS = replace(
+    presets.PRESETS[SMALLEST], frames=6400, ppo=presets.LAPTOP_PPO, log=LogSettings(every=3200)
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,7 @@ def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[s
     plt.switch_backend("agg")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("NOTEBOOK_SCALE", SMALLEST)
+    monkeypatch.setitem(presets.PRESETS, SMALLEST, SMALLEST_SETTINGS)
     path = ROOT / "notebooks" / f"{name}.py"
     names: dict[str, Any] = {"__name__": "__main__"}
     try:
@@ -105,3 +116,32 @@ def test_own_environment(tmp_path, monkeypatch):
         verb, _, part = mission.split()
         tool = names["TOOLS"][verb]
         assert {f"take the {tool}", f"take the {part}", "go to the bench"} <= common
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_own_method(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    names = executed("own_method", tmp_path, monkeypatch)
+    assert int((names["bonus"] > 0).sum()) == 1
+    assert float(names["bonus"].max()) == names["shaper"].price
+    assert len(names["drawn"]) == 3
+    for label, result in names["results"].items():
+        assert ("grasped" in result.metrics) == ("Grasp" in label)
+        assert ("ride_bonus" in result.metrics) == ("RIDE" in label)
+    assert (names["results"]["Grasp"].metrics["grasped"] > 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_lambda_sweep(tmp_path, monkeypatch):
+    names = executed("lambda_sweep", tmp_path, monkeypatch)
+    shape = (len(names["LAMBDAS"]), names["SEEDS"])
+    assert names["success"].shape[:2] == shape
+    assert names["late"].shape == shape
+    assert 0 < names["bound"] < 1
+    paid = np.asarray(names["metrics"]["bonus_per_episode"])[..., -1]
+    assert (paid[0] == 0).all(), "a lambda of 0 pays nothing"
+    assert (paid[-1] > 0).all()
+    assert len(names["drawn"]) == 1
