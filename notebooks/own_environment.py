@@ -6,7 +6,7 @@
 # observation which of them have been carried out. You will write all three for a small workshop,
 # train Stable-Baselines3's PPO with and without ELLA, and see what ELLA found out about the words.
 #
-# It takes about two minutes on one CPU core. Needs the extra `stable-baselines3`.
+# It takes a few minutes on one CPU core. Needs the extra `stable-baselines3`.
 
 # %%
 import os
