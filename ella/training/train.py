@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -54,7 +55,7 @@ class TrainingResult:
         if not 0 <= index < self.settings.seeds:
             raise InputError(f"seed index must lie in [0, {self.settings.seeds - 1}], got {index}")
         network, statistics = jax.tree.map(
-            lambda leaf: leaf[index], (self.states.network, self.states.statistics)
+            lambda leaf: jnp.asarray(leaf[index]), (self.states.network, self.states.statistics)
         )
         seed, frames = self.settings.seed_numbers[index], int(self.frames[-1])
         return Policy(self.task, network, statistics, seed, frames)
