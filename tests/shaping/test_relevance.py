@@ -172,9 +172,7 @@ SEQUENCE_KINDS = {
     ("task", "kinds", "settings"),
     [
         pytest.param("combo-maze", COMBO_KINDS, RelevanceSettings(NETWORK, FAST), id="small"),
-        pytest.param(
-            "combo-maze", COMBO_KINDS, None, id="combo-maze", marks=pytest.mark.thorough
-        ),
+        pytest.param("combo-maze", COMBO_KINDS, None, id="combo-maze", marks=pytest.mark.thorough),
         pytest.param(
             "sequence-maze", SEQUENCE_KINDS, None, id="sequence-maze", marks=pytest.mark.thorough
         ),
