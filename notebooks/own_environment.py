@@ -202,7 +202,7 @@ print()
 for verb in TOOLS:
     probabilities = ella.relevance(f"{verb} the shelf")
     paid = [text for text, probability in probabilities.items() if probability > 0.5]
-    print(f"for '{verb} the shelf' ELLA pays for: {', '.join(paid)}")
+    print(f"for '{verb} the shelf' ELLA pays for: {', '.join(paid) or 'nothing'}")
 
 # %% [markdown]
 # Every job needs a tool, a part and the bench. Until a job has been finished several times, other

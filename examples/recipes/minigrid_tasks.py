@@ -21,8 +21,12 @@ from ella.world.encoding import DOOR, KEY, OPEN
 UNLOCK, DOORKEY = "BabyAI-UnlockLocal-v0", "MiniGrid-DoorKey-8x8-v0"
 ENVS = (UNLOCK, DOORKEY)
 WORDS = (*BABYAI_WORDS, "use", "get", "goal")
+MAX_WORDS = 13
+"""Of DoorKey's mission."""
 HAND, AHEAD = (3, 6), (3, 5)
 """Cells of the agent's view: its own, which shows what it carries, and the one in front of it."""
+SMALL_FEATURES = {"features_dim": 64, "cell_width": 8, "word_width": 16}
+"""Of `BabyAIFeatures`: enough for these environments, in half the time."""
 LOW_LEVEL = ("go to the key", "pick up the key", "go to the door", "open the door")
 SOLUTION_STEPS = 60
 """More than a solution takes, for the bound of the bonus."""
@@ -30,7 +34,7 @@ SOLUTION_STEPS = 60
 
 def make(env: str) -> gymnasium.Env[Any, Any]:
     """Observations with the mission as token ids, which batch."""
-    return TokenMissions(gymnasium.make(env), words=WORDS, max_words=16)
+    return TokenMissions(gymnasium.make(env), words=WORDS, max_words=MAX_WORDS)
 
 
 def judge(observations: dict[str, np.ndarray]) -> np.ndarray:
@@ -52,7 +56,7 @@ def host_ella(env: str, seed: int, discount: float) -> HostElla:
         discount=discount,
         relevance=RelevanceSettings(network=RelevanceNetworkSettings(hidden_size=32)),
         max_instructions=32,
-        max_words=16,
+        max_words=MAX_WORDS,
         vocabulary=64,
         seed=seed,
     )

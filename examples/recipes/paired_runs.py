@@ -229,7 +229,7 @@ def draw(path: Path) -> Path:
         axes.plot(middle, curves.T, color=COLOURS[method], linewidth=0.7, alpha=0.4)
         known = ~np.isnan(curves).all(0)
         mean = np.nanmean(curves[:, known], axis=0)
-        label = f"{LABELS[method]}, {len(curves)} seeds"
+        label = f"{LABELS[method]}, {len(curves)} seed" + "s" * (len(curves) > 1)
         axes.plot(middle[known], mean, ".-", color=COLOURS[method], label=label)
     axes.set_ylim(0, 1)
     axes.set_xlabel("frames (one step of one environment)")

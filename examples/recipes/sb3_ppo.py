@@ -4,7 +4,7 @@ python examples/recipes/sb3_ppo.py --env BabyAI-UnlockLocal-v0 --seeds 5 --frame
 """
 
 import torch
-from minigrid_tasks import ENVS, host_ella, make
+from minigrid_tasks import ENVS, SMALL_FEATURES, host_ella, make
 from paired_runs import Episodes, Outcome, Run, main
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
@@ -45,12 +45,15 @@ def train(run: Run) -> Outcome:
         "MultiInputPolicy",
         envs,
         n_steps=128,
-        batch_size=256,
+        batch_size=512,
         n_epochs=4,
         gamma=DISCOUNT,
         ent_coef=0.01,
         learning_rate=5e-4,
-        policy_kwargs={"features_extractor_class": BabyAIFeatures},
+        policy_kwargs={
+            "features_extractor_class": BabyAIFeatures,
+            "features_extractor_kwargs": SMALL_FEATURES,
+        },
         seed=run.seed,
         device="cpu",
     )

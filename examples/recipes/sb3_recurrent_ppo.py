@@ -6,7 +6,7 @@ The agent sees 7 by 7 cells and forgets what it no longer sees unless its policy
 """
 
 import torch
-from minigrid_tasks import ENVS, host_ella, make
+from minigrid_tasks import ENVS, SMALL_FEATURES, host_ella, make
 from paired_runs import Outcome, Run, main
 from sb3_contrib import RecurrentPPO
 from sb3_ppo import EpisodeLog
@@ -32,13 +32,14 @@ def train(run: Run) -> Outcome:
         "MultiInputLstmPolicy",
         envs,
         n_steps=128,
-        batch_size=256,
+        batch_size=512,
         n_epochs=4,
         gamma=DISCOUNT,
         ent_coef=0.01,
         learning_rate=5e-4,
         policy_kwargs={
             "features_extractor_class": BabyAIFeatures,
+            "features_extractor_kwargs": SMALL_FEATURES,
             "lstm_hidden_size": 64,
             "shared_lstm": True,  # by actor and critic: half the work
             "enable_critic_lstm": False,

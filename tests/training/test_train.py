@@ -10,10 +10,12 @@ import pytest
 from tiny_runs import FRAMES_PER_ITERATION, TINY, values
 
 import ella
+from ella.episodes.trained import trained_actor
 from ella.errors import InputError
 from ella.measurement import count_of, mean_of
 from ella.networks.actor_critic import ActorCritic
 from ella.training.program import training_key
+from ella.world import compiled
 from ella.world.encoding import FORWARD
 
 ITERATIONS, EVERY = 6, 3
@@ -49,6 +51,12 @@ def test_a_policy_is_saved_loaded_and_evaluated(result, tmp_path):
     assert found.success.shape == (8,)
     with pytest.raises(InputError, match="seed index must lie in"):
         result.policy(2)
+
+
+def test_a_policy_acts_without_being_saved_and_loaded(result):
+    world, key = ella.make("goto-small"), jax.random.key(0)
+    action = trained_actor(result.policy(0), key)(compiled.reset(world, key))
+    assert 0 <= action < 7
 
 
 class WanderlustShaper(ella.AbstractRewardShaper):
