@@ -144,7 +144,7 @@ def test_a_run_without_its_offline_networks_is_not_explained(
     assert not (tmp_path / "empty").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_artefacts_are_made_once_and_again_for_newer_policies(trained, caplog):
     caplog.set_level("INFO", logger="ella")
     for recorded in (1, 1, 2):
