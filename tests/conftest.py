@@ -48,16 +48,19 @@ gc.freeze()
 gc.set_threshold(100_000, 50, 50)
 
 LONGEST_FIRST = (
-    "test_cli_train.py",
+    "test_documentation.py",
     "test_parity_steps.py",
-    "test_host_ella.py",
-    "test_cli_ella.py",
+    "test_relevance.py",
+    "test_cli_mixture.py",
+    "test_cli_ella_solvent.py",
+    "test_recipes.py",
+    "test_notebooks.py",
     "test_level_distribution.py",
-    "test_expert.py",
+    "test_cli_ella.py",
+    "test_cli_train.py",
+    "test_train.py",
     "test_local_launcher.py",
-    "test_expert_against_bot.py",
-    "test_multi_host.py",
-    "test_ray_launcher.py",
+    "test_host_ella.py",
 )
 """Files that take longest are begun first, so that no worker waits long for the other."""
 

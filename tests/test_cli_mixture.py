@@ -43,6 +43,7 @@ def test_success_and_share_of_every_part_are_logged(trained):
     for name in ("ella", "learn", "ride", "rnd", "noveld"):
         column = {"ella": "low_level_completions"}.get(name, f"{name}_bonus")
         assert column in rows[0]
+    assert float(rows[-1]["learn_bonus"]) != 0
     for row in rows:
         tasks = ("unlock-maze", "goto-room", "openpick-maze")
         shares = [float(row[f"level_share_{task}"]) for task in tasks]

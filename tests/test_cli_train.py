@@ -163,6 +163,15 @@ def test_killed_damaged_stopped_and_resumed_ends_as_if_nothing_had_happened(
 
 
 @pytest.mark.slow
+def test_a_resumed_run_is_bit_identical(whole, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(whole.directory, out, ignore=shutil.ignore_patterns("policies"))
+    (out / "checkpoints" / f"{ITERATIONS:09d}.safetensors").unlink()
+    assert typed("train", "--resume", "--out", out) == 0
+    assert_same_run(out, whole.directory)
+
+
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path, capsys):
     out = tmp_path / "run"
     shutil.copytree(whole.directory, out)
@@ -368,7 +377,7 @@ def test_a_run_that_is_refused_leaves_nothing_behind(capsys, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_too_little_memory_is_one_line_and_leaves_nothing_behind(capsys, config, tmp_path):
     out = tmp_path / "run"
     start = ("train", "goto-small", "--config", config, "--out", out)

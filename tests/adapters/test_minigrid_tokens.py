@@ -34,6 +34,7 @@ def test_tokens_agree_with_those_of_ellas_own_tasks():
     assert {word: BABYAI_WORDS.index(word) + 1 for word in TOKEN_IDS} == TOKEN_IDS
 
 
+@pytest.mark.thorough
 def test_stable_baselines_trains_on_minigrids_own_level():
     def make() -> gymnasium.Env:
         return TokenMissions(gymnasium.make("BabyAI-GoToLocal-v0"))

@@ -102,6 +102,7 @@ def inputs(T: int, B: int, seed: int = 0) -> tuple[jax.Array, jax.Array]:
     return jnp.asarray(image), jnp.asarray(tokens)
 
 
+@pytest.mark.thorough
 def test_bfloat16_is_close_to_float32() -> None:
     config = NetworkSettings(width=32, instruction_width=32, memory_width=32)
     narrow = dataclasses.replace(config, compute_dtype="bfloat16")

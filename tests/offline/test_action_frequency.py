@@ -30,7 +30,7 @@ from ella.world.grammar import VOCABULARY_SIZE
 
 GOTO = tasks.find("goto-room")
 QUICK = ActionFrequencyTrainingSettings(
-    episodes=1024, validation_episodes=256, batch=256, epochs=20, learning_rate=2e-3,
+    episodes=1024, validation_episodes=256, batch=256, epochs=10, learning_rate=2e-3,
     network=ActionFrequencyNetworkSettings(width=32),
 )  # fmt: skip
 
@@ -104,7 +104,7 @@ def test_the_classifier_learns_and_is_cached(tmp_path, examples, caplog):
     assert 0.65 < first.record["accuracy"] < 0.9
     assert first.record["accuracy"] == pytest.approx(progress[-1].accuracy)
     assert first.record["held_out_examples"] == len(held_out.labels)
-    assert progress[-1].epoch == 20
+    assert progress[-1].epoch == 10
     assert progress[-1].loss < progress[0].loss
 
     caplog.clear()

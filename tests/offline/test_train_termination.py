@@ -29,6 +29,7 @@ QUICK = TerminationTrainingSettings(
     max_steps=200,
     learning_rate=3e-3,
 )
+SHORT = replace(QUICK, max_steps=100)
 LANGUAGE = TASK.language
 
 
@@ -68,7 +69,7 @@ def examples_file(tmp_path_factory):
 def test_learns_from_a_file_and_is_recalled(examples_file, tmp_path):
     seen = []
     trained = termination_classifier(
-        TASK, QUICK, examples=examples_file, directory=tmp_path, progress=seen.append
+        TASK, SHORT, examples=examples_file, directory=tmp_path, progress=seen.append
     )
     best = max(progress.accuracy for progress in seen)
     assert trained.record["accuracy"] == pytest.approx(best, abs=1e-6)
@@ -85,7 +86,7 @@ def test_learns_from_a_file_and_is_recalled(examples_file, tmp_path):
     # A second run finds the first one's result and trains no more.
     seen.clear()
     recalled = termination_classifier(
-        TASK, QUICK, examples=examples_file, directory=tmp_path, progress=seen.append
+        TASK, SHORT, examples=examples_file, directory=tmp_path, progress=seen.append
     )
     assert not seen
     assert recalled.record == trained.record

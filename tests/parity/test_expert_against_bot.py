@@ -14,8 +14,6 @@ from ella.world.tasks import TASKS
 
 SOLVED, COMPARED = 300, 16
 """Levels per task: for the expert alone, and for both."""
-SOLVED_QUICKLY = ("sequence-maze",)
-"""Every kind of clause, locked doors and every form of a sentence."""
 
 
 def bot_length(env: Any) -> int:
@@ -39,13 +37,8 @@ def expert_length(env: Any, actions: np.ndarray) -> int:
     raise AssertionError(f"the expert did not solve '{env.mission}'")
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        pytest.param(name, marks=() if name in SOLVED_QUICKLY else pytest.mark.thorough)
-        for name in TASKS
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("task", TASKS)
 def test_expert_solves_all_and_takes_no_longer_than_the_bot(task: str) -> None:
     env = ella.make(task)
     levels = env.generate(jax.random.key(7), SOLVED)

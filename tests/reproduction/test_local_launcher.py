@@ -102,7 +102,7 @@ def test_a_sweep_over_a_number_gives_each_run_its_own(together):
     assert values(paid.directory)["bonus"][before].tolist() == [0.5, 0.5]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_group_resumes_from_the_newest_checkpoint_that_all_have(trained, tmp_path, caplog):
     runs, results, *_ = trained
     group = [replace(run, directory=tmp_path / run.directory.name) for run in runs]

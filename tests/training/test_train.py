@@ -53,10 +53,16 @@ def test_a_policy_is_saved_loaded_and_evaluated(result, tmp_path):
         result.policy(2)
 
 
-def test_a_policy_acts_without_being_saved_and_loaded(result):
-    world, key = ella.make("goto-small"), jax.random.key(0)
-    action = trained_actor(result.policy(0), key)(compiled.reset(world, key))
-    assert 0 <= action < 7
+def test_a_policy_acts_as_it_does_saved_and_loaded(result, tmp_path):
+    timestep = compiled.reset(ella.make("goto-small"), jax.random.key(0))
+    result.policy(0).save(tmp_path / "agent")
+    loaded = ella.load_policy(tmp_path / "agent.safetensors")
+    own, other = (
+        [trained_actor(policy, jax.random.key(seed))(timestep) for seed in range(8)]
+        for policy in (result.policy(0), loaded)
+    )
+    assert own == other
+    assert len(set(own)) > 1
 
 
 class WanderlustShaper(ella.AbstractRewardShaper):

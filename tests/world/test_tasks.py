@@ -96,7 +96,7 @@ def test_registered_rows_are_found_and_not_replaced(monkeypatch: pytest.MonkeyPa
         pytest.param(
             spec,
             id=spec.name,
-            marks=() if spec.name in ("nine-rooms", "crowded") else pytest.mark.thorough,
+            marks=() if spec.name == "nine-rooms" else pytest.mark.thorough,
         )
         for spec in NEW_ROWS
     ],
