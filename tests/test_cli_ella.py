@@ -175,6 +175,7 @@ def test_a_bonus_beyond_the_bound_is_warned_of(trained, caplog):
     assert not any("exceeds" in line for line in caplog.messages)
 
 
+@pytest.mark.thorough
 def test_an_exported_agent_is_explained_and_evaluated_like_its_run(trained, folder, capsys):
     agent = folder / "agent"
     assert main(["export", str(trained), "--out", str(agent), "--episodes", "8"]) == 0

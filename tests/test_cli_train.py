@@ -235,7 +235,7 @@ def test_a_trained_policy_does_as_well_in_minigrid(whole, capsys):
     assert 0 < sampled.value < 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_video_of_the_trained_agent_is_recorded(whole, tmp_path):
     assert main(["show", str(whole.directory), "--out", str(tmp_path)]) == 0
     assert (tmp_path / "goto-small-trained-0-0.gif").stat().st_size > 1000

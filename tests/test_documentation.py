@@ -52,7 +52,7 @@ images, texts, labels = [np.zeros((7, 7, 3))] * 2, ["go to the red ball"] * 2, [
 """What a page leaves to its reader."""
 INDEPENDENT = ("README.md", "docs/methods.md")
 """Pages whose blocks each stand alone; on others a block may use names of those before it."""
-LONG = ("docs/gymnasium.md", "docs/own-environment.md", "docs/tutorial.md")
+LONG = ("docs/agents.md", "docs/gymnasium.md", "docs/own-environment.md", "docs/tutorial.md")
 """Pages that compile and train in most blocks."""
 LONG_BLOCK = re.compile(r"ella\.train\(|training_function\(")
 """Blocks of independent pages that train; `tests/training` calls the same functions."""

@@ -102,7 +102,7 @@ def test_train_and_watch(tmp_path, monkeypatch):
     assert os.path.exists("runs/unlock-small-policy.safetensors")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_own_environment(tmp_path, monkeypatch):
     names = executed("own_environment", tmp_path, monkeypatch)
     for found in names["curves"].values():

@@ -59,6 +59,7 @@ def assert_replays(dataset: "minari.MinariDataset", env: gymnasium.Env) -> None:
         assert episode.rewards[-1] > 0
 
 
+@pytest.mark.thorough
 def test_minari_reads_and_replays_them(dataset):
     assert dataset.total_episodes == EPISODES
     assert dataset.total_steps == sum(len(episode) for episode in dataset.iterate_episodes())

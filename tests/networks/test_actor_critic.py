@@ -121,7 +121,7 @@ def test_bfloat16_is_close_to_float32() -> None:
     assert np.std(one) > 0.1
 
 
-@pytest.mark.parametrize("clauses", [1, 2])
+@pytest.mark.parametrize("clauses", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_policy_acts_alone_as_in_a_batch_with_the_same_statistics(clauses: int) -> None:
     network = tiny(jax.random.key(0), clauses=clauses)
     image, tokens = inputs(1, 3)

@@ -106,6 +106,7 @@ def test_the_inverse_model_learns_to_recognise_actions():
     assert right > 2 / NUM_ACTIONS
 
 
+@pytest.mark.thorough
 def test_the_forward_model_learns_to_predict():
     *training, held_out = random_rollouts()
     shaper = ride_shaper()

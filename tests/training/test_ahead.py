@@ -53,7 +53,7 @@ def settings(amount: float = 0.5):
     return replace(TINY, frames=2 * FRAMES_PER_ITERATION, method=LearnedOffline(amount))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_start_and_loop_use_the_weights_of_the_offline_stage():
     assert compiles_ahead()
     result = train_settings(TASK, settings())
@@ -61,7 +61,7 @@ def test_start_and_loop_use_the_weights_of_the_offline_stage():
     np.testing.assert_array_equal(result.metrics["kept"], 0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_members_whose_offline_stages_differ_are_not_merged():
     env = training_environment(TASK, settings())
 

@@ -164,6 +164,7 @@ def test_refill_of_a_full_pool_changes_no_level() -> None:
     assert_trees_equal(refill(vector, jax.random.key(1)).pool, vector.pool)
 
 
+@pytest.mark.thorough
 def test_seeds_are_a_vmap() -> None:
     keys = jax.random.split(jax.random.key(7), 2)
     actions = jnp.asarray(np.random.default_rng(0).integers(0, 7, (6, 2, B)), jnp.int32)

@@ -146,6 +146,7 @@ def test_an_episode_is_the_same_planned_stage_by_stage_or_action_by_action() -> 
     ).all()
 
 
+@pytest.mark.thorough
 def test_hands_are_freed_before_an_object_is_fetched() -> None:
     spec = TaskSpec("fetch", ("pickup",), cols=1, room_size=6, distractors=2)
     env = ella.make(spec)

@@ -61,7 +61,9 @@ def put_features(found: State) -> np.ndarray:
         (LOCKS, "pick up the red key", lock_features),
         pytest.param(LOCKS, "pick up a red key", lock_features, marks=pytest.mark.thorough),
         pytest.param(LOCKS, "open the red door", lock_features, marks=pytest.mark.thorough),
-        (PUTS, "put the red ball next to the blue box", put_features),
+        pytest.param(
+            PUTS, "put the red ball next to the blue box", put_features, marks=pytest.mark.thorough
+        ),
     ],
 )
 def test_distribution_is_that_of_rejection(spec, text, features):
