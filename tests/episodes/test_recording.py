@@ -20,6 +20,7 @@ def steps_if_solved(frames: "Sequence[VideoFrame]") -> int:
     return len(frames) - 1 if frames[-1].marks[-1].kind == "success" else 0
 
 
+@pytest.mark.thorough
 def test_the_shortest_success_that_is_long_enough_is_recorded(
     whole: "WholeRun", monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,13 @@ def untrained():
     return jax.jit(empty_model, static_argnums=0)(settings, key=jax.random.key(0))
 
 
-@pytest.mark.parametrize("oracle", [False, True], ids=["learned", "oracle"])
+@pytest.mark.parametrize(
+    "oracle",
+    [
+        pytest.param(False, id="learned", marks=pytest.mark.thorough),
+        pytest.param(True, id="oracle"),
+    ],
+)
 @pytest.mark.parametrize(
     "task",
     [

@@ -55,15 +55,14 @@ def put_features(found: State) -> np.ndarray:
     return np.stack([np.max(every, axis=0), counts_of(found, "red", "door")], axis=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("spec", "text", "features"),
     [
         (LOCKS, "pick up the red key", lock_features),
-        pytest.param(LOCKS, "pick up a red key", lock_features, marks=pytest.mark.thorough),
-        pytest.param(LOCKS, "open the red door", lock_features, marks=pytest.mark.thorough),
-        pytest.param(
-            PUTS, "put the red ball next to the blue box", put_features, marks=pytest.mark.thorough
-        ),
+        (LOCKS, "pick up a red key", lock_features),
+        (LOCKS, "open the red door", lock_features),
+        (PUTS, "put the red ball next to the blue box", put_features),
     ],
 )
 def test_distribution_is_that_of_rejection(spec, text, features):
