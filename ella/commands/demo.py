@@ -1,6 +1,7 @@
 """`ella demo`: ELLA and plain PPO side by side on a small task, and what ELLA learned."""
 
 import logging
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -114,19 +115,23 @@ def _show(runs: "Sequence[PlannedRun]", folder: Path) -> None:
 
 def _comparison(runs: "Sequence[PlannedRun]") -> str:
     """Mean success over the last part of the training, a method each."""
-    from ella.report.learning_curve import success_at_the_end
-
     settings = runs[0].settings
     seeds = f"{settings.seeds} seed" + "s" * (settings.seeds > 1)
     found = ", ".join(
-        f"{planned.settings.method.label} "
-        f"{success_at_the_end(planned.directory, LAST_SHARE).mean():.0%}"
-        for planned in runs
+        f"{planned.settings.method.label} {_success(planned.directory)}" for planned in runs
     )
     return (
         f"success over the last {LAST_SHARE:.0%} of {settings.total_frames:,} frames, "
         f"mean of {seeds}: {found}"
     )
+
+
+def _success(run: Path) -> str:
+    """A run's success at its end as a share; very short runs may end no episode there."""
+    from ella.report.learning_curve import success_at_the_end
+
+    success = success_at_the_end(run, LAST_SHARE).mean()
+    return "no episode ended" if math.isnan(success) else f"{success:.0%}"
 
 
 def _next_steps(run: Path, folder: Path, mission: str) -> str:

@@ -57,9 +57,13 @@ def curves_of(run: Path, name: str = "success_rate") -> tuple[np.ndarray, np.nda
 
 
 def success_at_the_end(run: Path, share: float = 0.1) -> np.ndarray:
-    """[seeds]: the mean success rate over the last `share` of a run's frames."""
+    """[seeds]: the mean success rate over the last `share` of a run's frames; NaN for a seed of
+    which no episode ended then."""
     frames, curves = curves_of(run)
-    return np.nanmean(curves[:, frames > (1 - share) * frames[-1]], axis=1)
+    last = curves[:, frames > (1 - share) * frames[-1]]
+    measured = ~np.isnan(last)
+    total = np.where(measured, last, 0).sum(axis=1)
+    return np.where(measured.any(axis=1), total, np.nan) / np.maximum(measured.sum(axis=1), 1)
 
 
 def _draw_run(
