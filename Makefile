@@ -9,7 +9,7 @@ export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.cache/pycache
 
-.PHONY: help demo docs test test-all lint clean
+.PHONY: help demo docs test quick test-all lint clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -39,7 +39,10 @@ PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # What is compiled once more as users compile it: numbers that an optimiser may change.
 OPTIMISED = tests/ppo/test_advantage.py tests/networks/test_recurrence.py
 
-test: $(VENV)/.dev-installed lint  ## Check and test; what to run before every commit
+test: $(VENV)/.dev-installed  ## Check and test; what to run before every commit
+	$(MAKE) --no-print-directory --jobs=2 lint quick
+
+quick: $(VENV)/.dev-installed
 	$(PYTEST) -m "not thorough"
 
 test-all: test  ## Test Ray, several processes, full disks and long comparisons too

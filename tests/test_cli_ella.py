@@ -40,7 +40,10 @@ SETTINGS = {
         "relevance": {
             "update_every": 2 * 80, "initial_instructions": 12, "max_initial_rounds": 40,
             "network": {"hidden_size": 16, "output_size": 8},
-            "training": {"max_initial_steps": 100, "max_steps": 20},
+            "training": {
+                "learning_rate": 3e-3, "max_learning_rate": 1e-2, "max_initial_steps": 100,
+                "max_steps": 20,
+            },
         },
     },
     "learn": {
@@ -51,6 +54,8 @@ SETTINGS = {
     },
     "log": {"every": 2 * 80, "tensorboard": False},
 }  # fmt: skip
+
+PUT = "put the red key next to the blue ball"
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +76,7 @@ def trained(folder):
         patch.setenv("ELLA_CACHE", str(folder / "cache"))
         status = main(
             [
-                *("train", "unlock-maze", "--method", "ella"),
+                *("train", "putnext-room", "--method", "ella"),
                 *("--config", str(folder / "settings.json"), "--out", str(folder / "run")),
             ]
         )
@@ -81,12 +86,10 @@ def trained(folder):
 
 @pytest.mark.slow
 def test_a_run_measures_what_it_pays_for(trained):
-    row = read_rows(trained)[-1]
+    rows = read_rows(trained)
     names = {"bonus_per_episode", "low_level_completions", "decomposition_size"}
-    assert names | {"instructions_seen", "relevance_accuracy"} <= row.keys()
-    # Without a success, everything is still relevant.
-    assert float(row["instructions_seen"]) == 0
-    assert float(row["relevance_recall"]) == 1
+    assert names | {"instructions_seen", "relevance_accuracy"} <= rows[0].keys()
+    assert any(float(row["bonus"]) for row in rows)
 
 
 @pytest.mark.slow
@@ -97,12 +100,12 @@ def test_the_offline_stage_is_recalled_by_name_of_either_task(trained, folder, c
         *("--max-steps", "20", "--evaluate-every", "10", "--network.variant", "onehot"),
         *("--network.width", "8", "--network.instruction-width", "8", "--network.head-width", "8"),
     ]
-    for task in ("unlock-maze", "pick-maze"):
+    for task in ("putnext-room", "goto-room"):
         assert main(["offline", task, *words, "--json"]) == 0
         said = capsys.readouterr()
         record = json.loads(said.out)
-        assert record["task"] == "pick-maze"
-        assert record["kinds"].keys() == {"pickup"}
+        assert record["task"] == "goto-room"
+        assert record["kinds"].keys() == {"goto"}
         assert "training the termination classifier" not in said.err
     assert sorted((folder / "cache").iterdir()) == files
 
@@ -112,17 +115,17 @@ def test_a_run_explains_itself(trained, tmp_path, capsys, monkeypatch):
     # As on another machine: the run brings its classifiers along.
     monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "empty"))
     picture = tmp_path / "map.png"
-    words = ["explain", str(trained), "open the red door"]
+    words = ["explain", str(trained), PUT]
     assert main([*words, "--json", "--heatmap", str(picture)]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["instruction"] == "open the red door"
+    assert found["instruction"] == PUT
     judged = {judgement["text"]: judgement for judgement in found["judgements"]}
     assert len(judged) == 36
-    assert judged["pick up the red key"]["oracle"]
-    assert not judged["pick up the blue ball"]["oracle"]
+    assert judged["go to the red key"]["oracle"]
+    assert not judged["go to the blue ball"]["oracle"]
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert main(words) == 0
-    assert "pick up" in capsys.readouterr().out
+    assert "go to" in capsys.readouterr().out
     assert not (tmp_path / "empty").exists()
     assert main(["explain", str(trained), "go to the moon"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -135,7 +138,7 @@ def test_a_run_without_its_offline_networks_is_not_explained(
     monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "empty"))
     run = tmp_path / "run"
     shutil.copytree(trained, run, ignore=shutil.ignore_patterns("shaper"))
-    assert main(["explain", str(run), "open the red door"]) == 2
+    assert main(["explain", str(run), PUT]) == 2
     place = run / "shaper"
     said = f"ella: {place} is missing: the run's offline networks cannot be read\n"
     assert capsys.readouterr().err == said
@@ -154,12 +157,12 @@ def test_artefacts_are_made_once_and_again_for_newer_policies(trained, caplog):
         run_artefacts.add(trained)
         assert caplog.messages == [f"recording {trained.name}"] * recorded
     folder = trained / run_artefacts.FOLDER
-    assert [path.suffix for path in sorted(folder.glob("unlock-maze-trained-0-0*"))] == [
+    assert [path.suffix for path in sorted(folder.glob("putnext-room-trained-0-0*"))] == [
         ".gif",
         ".png",
     ]
     found = json.loads((folder / "relevance.json").read_text())
-    assert found["instruction"].startswith("open ")
+    assert found["instruction"].startswith("put ")
     assert len(found["judgements"]) == 36
     assert (folder / "relevance.png").read_bytes().startswith(b"\x89PNG")
 
@@ -171,7 +174,7 @@ def test_a_bonus_beyond_the_bound_is_warned_of(trained, caplog):
     ella = settings.method.parts[0]
     build_shaper(spec, replace(settings, method=replace(ella, bonus=0.3)))
     assert any("the bonus 0.3 exceeds" in line for line in caplog.messages)
-    assert caplog.messages[-1].startswith("termination classifier of pick-maze: ")
+    assert caplog.messages[-1].startswith("termination classifier of goto-room: ")
     caplog.clear()
     build_shaper(spec, replace(settings, method=ella))
     assert not any("exceeds" in line for line in caplog.messages)
@@ -185,7 +188,7 @@ def test_an_exported_agent_is_explained_and_evaluated_like_its_run(trained, fold
     capsys.readouterr()
 
     def explained(place):
-        assert main(["explain", str(place), "open the red door", "--json"]) == 0
+        assert main(["explain", str(place), PUT, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
     of_run, of_agent = explained(trained), explained(agent)
