@@ -17,7 +17,7 @@ from ella.ppo import curriculum
 from ella.ppo.advantage import estimate_rollout
 from ella.ppo.curriculum import CurriculumState
 from ella.ppo.loss import split_into_sequences
-from ella.ppo.rollout import Rollout, collect, start_environments
+from ella.ppo.rollout import Rollout, collect, minibatch_capacity, start_environments
 from ella.ppo.settings import MATMUL_PRECISIONS, CurriculumSettings, PPOSettings
 from ella.ppo.update import (
     PolicyLearner,
@@ -120,7 +120,10 @@ def run_iteration(
             rollout, target
         )
         rate = learning_rate_at(config, iteration)
-        learner, learned = jax.vmap(partial(update, config, learning_rate=rate))(
+        learn = partial(
+            update, config, learning_rate=rate, capacity=minibatch_capacity(env, config)
+        )
+        learner, learned = jax.vmap(learn)(
             PolicyLearner(seeds.network, seeds.optimiser, seeds.statistics),
             rollout.trajectory.instructions.tokens,
             sequences,

@@ -1,6 +1,7 @@
 """PPO's loss on sequences, with a clipped ratio and a clipped value."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -62,6 +63,22 @@ def split_into_sequences(rollout: Rollout, target: AdvantageEstimate, length: in
     )
 
 
+def present_instructions(
+    tokens: Int32[Array, "R T"], rows: Int32[Array, "L N"], capacity: int
+) -> tuple[Int32[Array, "K T"], Int32[Array, "L N"], Bool[Array, "L N"]]:
+    """The instructions that occur in a minibatch, K = `capacity` of them at most: their tokens,
+    the rows in these, and which frames have one; the others' rows mean nothing.
+
+    The table of a rollout has room for the levels of the quickest episodes, a minibatch meets
+    few of them.
+    """
+    occurs = jnp.zeros(len(tokens), bool).at[rows].set(True)
+    place = jnp.cumsum(occurs, dtype=jnp.int32) - 1
+    chosen = jnp.nonzero(occurs, size=capacity, fill_value=0)[0]
+    found = place[rows]
+    return tokens[chosen], jnp.minimum(found, capacity - 1), found < capacity
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Replay:
@@ -113,9 +130,11 @@ def ppo_loss(
     config: PPOSettings,
     tokens: Int32[Array, "R T"],
     sequences: Sequences,
+    counted: Bool[Array, "L N"] | None = None,
 ) -> tuple[Float[Array, ""], tuple[LossParts, RunningStatistics]]:
-    """The mean over all steps of all sequences of the clipped losses. Also what was measured and
-    the normalisations' moments."""
+    """The mean over all steps of all sequences of the clipped losses, or over the `counted` ones.
+    Also what was measured and the normalisations' moments."""
+    mean = partial(jnp.mean, where=counted)
     now = replay(network, tokens, sequences, unroll=config.unroll)
     log_ratio = gather_log_prob(now.log_probs, sequences.action) - sequences.log_prob
     ratio = jnp.exp(log_ratio)
@@ -128,14 +147,14 @@ def ppo_loss(
         jnp.square(now.value - sequences.returns),
         jnp.square(sequences.value + change - sequences.returns),
     )
-    entropy = -(jnp.exp(now.log_probs) * now.log_probs).sum(axis=-1).mean()
+    entropy = -mean((jnp.exp(now.log_probs) * now.log_probs).sum(axis=-1))
     parts = LossParts(
-        policy_loss=-gain.mean(),
-        value_loss=error.mean(),
+        policy_loss=-mean(gain),
+        value_loss=mean(error),
         entropy=entropy,
-        clip_fraction=(jnp.abs(ratio - 1) > config.clip_range).mean(),
-        kl=(ratio - 1 - log_ratio).mean(),
-        ratio_deviation=jnp.abs(ratio - 1).mean(),
+        clip_fraction=mean(jnp.abs(ratio - 1) > config.clip_range),
+        kl=mean(ratio - 1 - log_ratio),
+        ratio_deviation=mean(jnp.abs(ratio - 1)),
     )
     loss = (
         parts.policy_loss

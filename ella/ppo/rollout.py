@@ -67,6 +67,26 @@ def pool_capacity(env: Environment, config: PPOSettings) -> int:
     return math.ceil(mean + 4 * math.sqrt(config.num_envs))
 
 
+def embeds_whole_language(env: Environment, config: PPOSettings) -> bool:
+    """Whether rollouts embed every instruction there is: where a pool that follows the episodes
+    holds at least as many levels."""
+    return not config.pool_size and env.language.num_ids <= (
+        pool_capacity(env, config) + config.num_envs
+    )
+
+
+def minibatch_capacity(env: Environment, config: PPOSettings) -> int | None:
+    """The most instructions that the quickest episodes of one minibatch can have, where a rollout
+    has more and its pool follows the episodes; None where a minibatch reads the whole table."""
+    if config.pool_size:
+        return None
+    table = pool_capacity(env, config) + config.num_envs
+    sequences = config.minibatch_sequences
+    resets = sequences * config.bptt_length / env.spec.quick_episode
+    capacity = math.ceil(sequences + resets + 4 * math.sqrt(sequences))
+    return capacity if capacity < min(table, env.language.num_ids) else None
+
+
 def collect(
     env: Environment,
     config: PPOSettings,
@@ -86,7 +106,7 @@ def collect(
     refill_key, noise_key = jax.random.split(key)
     vector = fresh_levels(env, config, vector, weights=weights, key=refill_key)
     # A short language is embedded as a whole, which costs less than the pool's own instructions.
-    whole = not config.pool_size and env.language.num_ids <= vector.pool.size + config.num_envs
+    whole = embeds_whole_language(env, config)
     instructions = env.whole_language() if whole else env.instruction_table(vector)
     network = network.ready_to_act()
     modulations = network.instruct(instructions.tokens)

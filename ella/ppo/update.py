@@ -1,15 +1,15 @@
 """Learning from a rollout: several epochs of shuffled minibatches."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int32, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
 
 from ella.measurement import Mean, Measurements, mean_of
 from ella.networks.actor_critic import ActorCritic, RunningStatistics
-from ella.ppo.loss import Sequences, ppo_loss
+from ella.ppo.loss import Sequences, ppo_loss, present_instructions
 from ella.ppo.settings import PPOSettings
 
 FINAL_SHARE = 0.1
@@ -52,9 +52,13 @@ def update(
     sequences: Sequences,
     *,
     learning_rate: float | Float[Array, ""] | None = None,
+    capacity: int | None = None,
     key: PRNGKeyArray,
 ) -> tuple[PolicyLearner, Measurements]:
     """All epochs over one rollout's sequences.
+
+    With a `capacity`, each minibatch embeds only the instructions that occur in it, so many at
+    most; frames with any other are left out of its loss, and their share is measured.
 
     Running statistics are exponential moving averages over these minibatches only: what acting
     would have added has decayed below one part in a million by the end of the update, at the
@@ -68,7 +72,12 @@ def update(
         learner: PolicyLearner, indices: Int32[Array, " N"]
     ) -> tuple[PolicyLearner, dict[str, Array]]:
         minibatch = sequences.take(indices)
-        return gradient_step(config, learner, tokens, minibatch, learning_rate)
+        if capacity is None:
+            return gradient_step(config, learner, tokens, minibatch, learning_rate)
+        present, rows, known = present_instructions(tokens, minibatch.instruction_row, capacity)
+        minibatch = replace(minibatch, instruction_row=rows)
+        learner, found = gradient_step(config, learner, present, minibatch, learning_rate, known)
+        return learner, {**found, "frames_left_out": 1 - known.mean()}
 
     learner, found = jax.lax.scan(learn, learner, minibatches)
     # Only the first minibatch meets the very policy that acted.
@@ -84,10 +93,11 @@ def gradient_step(
     tokens: Int32[Array, "R T"],
     sequences: Sequences,
     learning_rate: float | Float[Array, ""] | None = None,
+    counted: Bool[Array, "L N"] | None = None,
 ) -> tuple[PolicyLearner, dict[str, Float[Array, ""]]]:
     """One minibatch: the new learner, and what was measured."""
     (loss, (parts, moments)), gradient = jax.value_and_grad(ppo_loss, has_aux=True)(
-        learner.network, config, tokens, sequences
+        learner.network, config, tokens, sequences, counted
     )
     changes, optimiser = make_optimiser(config, learning_rate).update(
         gradient, learner.optimiser, learner.network

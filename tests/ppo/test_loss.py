@@ -8,7 +8,7 @@ import numpy as np
 
 from ella.networks.actor_critic import ActorCritic, Memory
 from ella.networks.settings import NetworkSettings
-from ella.ppo.loss import Sequences, ppo_loss, replay
+from ella.ppo.loss import Sequences, ppo_loss, present_instructions, replay
 from ella.ppo.settings import PPOSettings
 from ella.world.grammar import VOCABULARY_SIZE
 
@@ -73,6 +73,39 @@ def test_loss_by_hand() -> None:
     np.testing.assert_allclose(loss, total / L, rtol=1e-4)
     np.testing.assert_allclose(parts.clip_fraction, outside / (L * N), rtol=1e-6)
     assert 0 < outside < L * N
+
+
+def test_only_instructions_that_occur_need_to_be_read() -> None:
+    network = jax.jit(lambda key: ActorCritic(NETWORK, key=key))(jax.random.key(0))
+    tokens, sequences = make_sequences(np.float32)
+    rows = jnp.where(sequences.instruction_row % 2 == 0, 1, 4)
+    assert set(np.unique(rows)) == {1, 4}
+    loss = jax.jit(jax.grad(lambda network, *data: ppo_loss(network, CONFIG, *data)[0]))
+    whole = loss(network, tokens, dataclasses.replace(sequences, instruction_row=rows))
+    for capacity, left in ((3, 0), (2, 0), (1, int((rows == 4).sum()))):
+        present, places, known = present_instructions(tokens, rows, capacity)
+        assert present.shape == (capacity, tokens.shape[1])
+        assert (~known).sum() == left
+        np.testing.assert_array_equal(present[places][known], tokens[rows][known])
+        if not left:
+            alike = dataclasses.replace(sequences, instruction_row=places)
+            found = loss(network, present, alike, known)
+            for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(found), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_frames_that_do_not_count_change_nothing() -> None:
+    network = jax.jit(lambda key: ActorCritic(NETWORK, key=key))(jax.random.key(0))
+    tokens, sequences = make_sequences(np.float32)
+    counted = jnp.arange(L * N).reshape(L, N) % 3 > 0
+    loss = jax.jit(lambda sequences: ppo_loss(network, CONFIG, tokens, sequences, counted)[0])
+    elsewhere = dataclasses.replace(sequences, returns=jnp.where(counted, sequences.returns, 1e3))
+    np.testing.assert_array_equal(loss(sequences), loss(elsewhere))
+    halves = [counted, ~counted]
+    shares = [float(half.mean()) for half in halves]
+    parts = [ppo_loss(network, CONFIG, tokens, sequences, half)[0] for half in halves]
+    both = sum(share * part for share, part in zip(shares, parts, strict=True))
+    np.testing.assert_allclose(both, ppo_loss(network, CONFIG, tokens, sequences)[0], rtol=1e-5)
 
 
 def test_gradient_is_that_of_finite_differences() -> None:
