@@ -77,7 +77,7 @@ def update(
         present, rows, known = present_instructions(tokens, minibatch.instruction_row, capacity)
         minibatch = replace(minibatch, instruction_row=rows)
         learner, found = gradient_step(config, learner, present, minibatch, learning_rate, known)
-        return learner, {**found, "frames_left_out": 1 - known.mean()}
+        return learner, {**found, "frames_left_out": jnp.mean(~known)}
 
     learner, found = jax.lax.scan(learn, learner, minibatches)
     # Only the first minibatch meets the very policy that acted.
