@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, UInt8
 from ella.errors import InputError
 from ella.networks.film import FiLMTail, Stem, assembled
 from ella.networks.language import InstructionEncoder, clauses_of
-from ella.networks.linear import TanhHead, matmul, uniform
+from ella.networks.linear import Linear, TanhHead, matmul, uniform
 from ella.networks.normalisation import Moments, follow
 from ella.networks.recurrence import lstm_step, remember_sequence
 from ella.networks.settings import NetworkSettings
@@ -90,6 +90,8 @@ class ActorCritic(eqx.Module):
     memory: LSTM
     actor: TanhHead
     critic: TanhHead
+    attention: Linear | None
+    """From the memory, whether to attend to the first of two clauses; None for one."""
     config: NetworkSettings = eqx.field(static=True)
 
     def __init__(self, config: NetworkSettings, *, key: PRNGKeyArray):
@@ -100,9 +102,14 @@ class ActorCritic(eqx.Module):
         self.tail = FiLMTail(
             instruction, width, config.normalisation, blocks=config.blocks, key=keys[2]
         )
-        self.memory = LSTM(config.clauses * width, memory, key=keys[3])
+        self.memory = LSTM(width, memory, key=keys[3])
         self.actor = TanhHead(memory, config.head_width, NUM_ACTIONS, key=keys[4])
         self.critic = TanhHead(memory, config.head_width, 1, key=keys[5])
+        self.attention = None
+        if config.clauses == 2:
+            attention = Linear(memory, 1, key=jax.random.fold_in(key, 6))
+            # An episode, its memory being empty, begins with the first clause.
+            self.attention = eqx.tree_at(lambda layer: layer.bias, attention, jnp.full(1, 2.0))
         self.config = config
 
     def ready_to_act(self) -> "ActorCritic":
@@ -130,8 +137,8 @@ class ActorCritic(eqx.Module):
         return Memory(zeros, zeros)
 
     def instruct(self, tokens: Int32[Array, "R L"]) -> Float[Array, "R *K N 2 C"]:
-        """What each instruction does to each modulated block; with two clauses, each of its K
-        clauses."""
+        """What each instruction does to each modulated block; with two clauses, each of them in
+        the order in which they are to be carried out."""
         dtype = self.config.compute_dtype
         if self.config.clauses == 1:
             return self.tail.modulations(self.language(tokens, dtype), dtype)
@@ -145,8 +152,9 @@ class ActorCritic(eqx.Module):
         image: UInt8[Array, "T B 7 7 3"],
         modulations: Float[Array, "T B *K N 2 C"],
         running: RunningStatistics | None = None,
-    ) -> tuple[Float[Array, "T B M4"], RunningStatistics]:
-        """The memory's input, and the moments of the batch's normalisations [T, C].
+    ) -> tuple[Float[Array, "T B *K M4"], RunningStatistics]:
+        """The memory's input, of each clause where there are two, and the moments of the batch's
+        normalisations [T, C].
 
         Given `running`, normalisation uses those statistics and rows do not affect one another.
         """
@@ -159,25 +167,38 @@ class ActorCritic(eqx.Module):
             features = jnp.repeat(features, clauses, axis=1)
             modulations = modulations.reshape(steps, rows * clauses, *modulations.shape[3:])
         features, tail_moments = self.tail(features, modulations, tail)
-        features = features.reshape(steps, rows, clauses * self.config.width)
+        if clauses > 1:
+            features = features.reshape(steps, rows, clauses, self.config.width)
         projected = self.memory.project(features, dtype)
         return projected, RunningStatistics(stem_moments, tail_moments)
 
     def remember(
-        self, seen: Float[Array, "*B M4"], memory: Memory, first: Bool[Array, "*B"]
+        self, seen: Float[Array, "..."], memory: Memory, first: Bool[Array, "*B"]
     ) -> Memory:
-        """One step of the memory, cleared before it where `first`."""
-        return self.memory.step(seen, memory.cleared(first), self.config.compute_dtype)
+        """One step of the memory, cleared before it where `first`. Of two clauses [*B 2 M4] it gets
+        a mean whose weights it chose itself at the step before."""
+        memory = memory.cleared(first)
+        if self.attention is not None:
+            share = jax.nn.sigmoid(self.attention(memory.hidden, self.config.compute_dtype))
+            seen = share * seen[..., 0, :] + (1 - share) * seen[..., 1, :]
+        return self.memory.step(seen, memory, self.config.compute_dtype)
 
     def remember_all(
         self,
-        seen: Float[Array, "T B M4"],
+        seen: Float[Array, "T B *K M4"],
         memory: Memory,
         first: Bool[Array, "T B"],
         *,
         unroll: int = 1,
     ) -> Float[Array, "T B M"]:
         """The hidden states of T steps of `remember`."""
+        if self.attention is not None:
+
+            def step(memory: Memory, now: tuple[Array, Array]) -> tuple[Memory, Array]:
+                memory = self.remember(now[0], memory, now[1])
+                return memory, memory.hidden
+
+            return jax.lax.scan(step, memory, (seen, first), unroll=unroll)[1]
         weight, dtype = self.memory.hidden_weight, self.config.compute_dtype
         return remember_sequence(seen, first, memory.hidden, memory.cell, weight, dtype, unroll)
 

@@ -9,17 +9,20 @@ from ella.networks.linear import matmul, uniform
 from ella.networks.recurrence import read_words
 from ella.world.grammar import TOKEN_IDS, VOCABULARY_SIZE
 
-CONNECTIVES = tuple(TOKEN_IDS[word] for word in ("and", "then", "after"))
+_AFTER = TOKEN_IDS["after"]
+_CONNECTIVES = tuple(TOKEN_IDS[word] for word in ("and", "then", "after"))
+_NOT_OF_A_CLAUSE = (*_CONNECTIVES, TOKEN_IDS["you"])
 
 
 def clauses_of(tokens: Int32[Array, "R L"]) -> Int32[Array, "R 2 L"]:
-    """A sentence's part up to its first connective and the part from it on, that word in both, so
-    that each says when it is to be done; padded before and after. A sentence without a connective
-    is all in the first part."""
-    connects = jnp.isin(tokens, jnp.asarray(CONNECTIVES, tokens.dtype))
-    begun = jnp.cumsum(connects, axis=-1) > 0
-    before = ~begun | (begun & (jnp.cumsum(begun, axis=-1) == 1))
-    return jnp.stack([jnp.where(before, tokens, 0), jnp.where(begun, tokens, 0)], axis=-2)
+    """A sentence's two clauses in the order in which they are to be carried out, 'B after you A' as
+    A and B; each in its place in the sentence, the rest being padding. A sentence of one clause is
+    the first, the second is empty."""
+    begun = jnp.cumsum(jnp.isin(tokens, jnp.asarray(_CONNECTIVES)), axis=-1) > 0
+    words = jnp.where(jnp.isin(tokens, jnp.asarray(_NOT_OF_A_CLAUSE)), 0, tokens)
+    parts = jnp.stack([jnp.where(begun, 0, words), jnp.where(begun, words, 0)], axis=-2)
+    swapped = (tokens == _AFTER).any(axis=-1)
+    return jnp.where(swapped[:, None, None], parts[:, ::-1], parts)
 
 
 class InstructionEncoder(eqx.Module):

@@ -32,8 +32,9 @@ class NetworkSettings:
     """Modulated blocks."""
     clauses: int = 1
     """1: an instruction modulates the blocks as a whole, as in the paper. 2: each clause of an
-    instruction of two modulates them on its own and the memory gets both results, so that what is
-    learned of a clause counts wherever it stands; the blocks cost twice as much."""
+    instruction of two modulates them on its own, in the order in which they are to be carried
+    out, and the memory attends to one or the other, so that what is learned of a clause counts
+    wherever it stands; the blocks cost twice as much."""
     normalisation: Kind = "batch"
     """batch: statistics of each step's environments, as in the original; minibatch, layer, none:
     alternatives, none of which is known to learn as well."""

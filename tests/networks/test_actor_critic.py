@@ -188,50 +188,59 @@ def sentences(*texts: str) -> jax.Array:
     ("text", "parts"),
     [
         ("open the red door", ("open the red door", "")),
-        (
-            "go to a key, then pick up the ball",
-            ("go to a key then", "then pick up the ball"),
-        ),
-        (
-            "go to a key after you open a door",
-            ("go to a key after", "after you open a door"),
-        ),
+        ("go to a key, then pick up the ball", ("go to a key", "pick up the ball")),
+        ("go to a key after you open a door", ("open a door", "go to a key")),
+        ("go to a key and open a door", ("go to a key", "open a door")),
     ],
 )
-def test_a_sentence_is_parted_at_its_connective(text: str, parts: tuple[str, str]) -> None:
+def test_clauses_are_read_in_the_order_they_are_carried_out(
+    text: str, parts: tuple[str, str]
+) -> None:
     found = clauses_of(sentences(text))
     assert tuple(detokenise(part) for part in found[0]) == parts
 
 
-def test_a_clause_is_seen_alike_whatever_the_other_clause_is() -> None:
+def test_a_clause_is_seen_alike_wherever_it_stands() -> None:
     network = tiny(jax.random.key(0), clauses=2)
-    image, _ = inputs(1, 1)
-    image = jnp.repeat(image, 3, axis=1)
+    image = jnp.repeat(inputs(1, 1)[0], 4, axis=1)
     tokens = sentences(
-        "go to a key, then pick up the ball",
+        "go to a key",
         "go to a key, then open the red door",
-        "go to a box, then pick up the ball",
+        "open the red door after you go to a key",
+        "open the red door, then go to a key",
     )
 
     @jax.jit
-    def seen_by_clause(network: ActorCritic) -> jax.Array:
-        """The memory's input with one of the clauses left out, [2, B, M4]."""
-        width = network.config.width
-        kept = jnp.arange(2 * width) // width
-        weights = [jnp.where((kept == i)[:, None], network.memory.input_weight, 0) for i in (0, 1)]
-        statistics = network.initial_statistics()
+    def see(network: ActorCritic) -> jax.Array:
         modulations = network.instruct(tokens)[None]
-        return jnp.stack(
-            [
-                eqx.tree_at(lambda one: one.memory.input_weight, network, weight).see(
-                    image, modulations, statistics
-                )[0][0]
-                for weight in weights
-            ]
-        )
+        return network.see(image, modulations, network.initial_statistics())[0][0]
 
-    first, second = np.asarray(seen_by_clause(network))
-    np.testing.assert_allclose(first[0], first[1], atol=1e-6)
-    np.testing.assert_allclose(second[0], second[2], atol=1e-6)
-    assert not np.allclose(first[0], first[2])
-    assert not np.allclose(second[0], second[1])
+    alone, before, after, last = np.asarray(see(network))
+    for found in (before[0], after[0], last[1]):
+        np.testing.assert_allclose(found, alone[0], atol=1e-6)
+    np.testing.assert_allclose(before, after, atol=1e-6)
+    np.testing.assert_allclose(last[0], before[1], atol=1e-6)
+    assert not np.allclose(before[0], before[1])
+    assert not np.allclose(alone[1], before[1])
+
+
+def test_the_memory_chooses_the_clause_it_attends_to() -> None:
+    network = tiny(jax.random.key(0), clauses=2)
+    steps, rows, width = 5, 3, network.config.memory_width
+    keys = jax.random.split(jax.random.key(1), 4)
+    seen = jax.random.normal(keys[0], (steps, rows, 2, 4 * width))
+    first = jax.random.bernoulli(keys[1], 0.3, (steps, rows))
+    memory = Memory(*jax.random.normal(keys[2], (2, rows, width)))
+    found = eqx.filter_jit(ActorCritic.remember_all)(network, seen, memory, first)
+    weight, bias = network.attention.weight, network.attention.bias
+    for step in range(steps):
+        memory = memory.cleared(first[step])
+        share = 1 / (1 + jnp.exp(-(memory.hidden @ weight + bias)))
+        assert (share[first[step]] > 0.8).all()
+        mixed = share * seen[step, :, 0] + (1 - share) * seen[step, :, 1]
+        memory = network.memory.step(mixed, memory, "float32")
+        np.testing.assert_allclose(found[step], memory.hidden, atol=1e-5)
+    assert first.any()
+    slope = jax.grad(lambda layer: eqx.tree_at(lambda n: n.attention, network, layer)
+                     .remember_all(seen, memory, first).sum())(network.attention)  # fmt: skip
+    assert jnp.abs(slope.weight).max() > 0

@@ -75,37 +75,47 @@ def test_loss_by_hand() -> None:
     assert 0 < outside < L * N
 
 
-def test_only_instructions_that_occur_need_to_be_read() -> None:
+@jax.jit
+def loss_and_gradient(
+    network: ActorCritic, tokens: jax.Array, sequences: Sequences, counted: jax.Array
+) -> tuple[jax.Array, ActorCritic]:
+    return jax.value_and_grad(
+        lambda network: ppo_loss(network, CONFIG, tokens, sequences, counted)[0]
+    )(network)
+
+
+def test_instructions_that_do_not_occur_and_frames_that_do_not_count_change_nothing() -> None:
     network = jax.jit(lambda key: ActorCritic(NETWORK, key=key))(jax.random.key(0))
     tokens, sequences = make_sequences(np.float32)
     rows = jnp.where(sequences.instruction_row % 2 == 0, 1, 4)
     assert set(np.unique(rows)) == {1, 4}
-    loss = jax.jit(jax.grad(lambda network, *data: ppo_loss(network, CONFIG, *data)[0]))
-    whole = loss(network, tokens, dataclasses.replace(sequences, instruction_row=rows))
-    for capacity, left in ((3, 0), (2, 0), (1, int((rows == 4).sum()))):
+    sequences = dataclasses.replace(sequences, instruction_row=rows)
+    everything = jnp.ones((L, N), bool)
+    loss, gradient = loss_and_gradient(network, tokens, sequences, everything)
+    for capacity in (1, 2, R):
         present, places, known = present_instructions(tokens, rows, capacity)
         assert present.shape == (capacity, tokens.shape[1])
-        assert (~known).sum() == left
+        assert (known == (rows == 1)).all() if capacity == 1 else known.all()
         np.testing.assert_array_equal(present[places][known], tokens[rows][known])
-        if not left:
-            alike = dataclasses.replace(sequences, instruction_row=places)
-            found = loss(network, present, alike, known)
-            for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(found), strict=True):
-                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    compact = dataclasses.replace(sequences, instruction_row=places)
+    found, compact_gradient = loss_and_gradient(network, present, compact, known)
+    np.testing.assert_allclose(found, loss, rtol=1e-5)
+    for one, other in zip(
+        jax.tree.leaves(gradient), jax.tree.leaves(compact_gradient), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
-
-def test_frames_that_do_not_count_change_nothing() -> None:
-    network = jax.jit(lambda key: ActorCritic(NETWORK, key=key))(jax.random.key(0))
-    tokens, sequences = make_sequences(np.float32)
     counted = jnp.arange(L * N).reshape(L, N) % 3 > 0
-    loss = jax.jit(lambda sequences: ppo_loss(network, CONFIG, tokens, sequences, counted)[0])
-    elsewhere = dataclasses.replace(sequences, returns=jnp.where(counted, sequences.returns, 1e3))
-    np.testing.assert_array_equal(loss(sequences), loss(elsewhere))
-    halves = [counted, ~counted]
-    shares = [float(half.mean()) for half in halves]
-    parts = [ppo_loss(network, CONFIG, tokens, sequences, half)[0] for half in halves]
-    both = sum(share * part for share, part in zip(shares, parts, strict=True))
-    np.testing.assert_allclose(both, ppo_loss(network, CONFIG, tokens, sequences)[0], rtol=1e-5)
+    strange = jnp.where(counted, sequences.returns, 1e3)
+    halves = [
+        loss_and_gradient(network, tokens, some, half)[0]
+        for some, half in (
+            (dataclasses.replace(sequences, returns=strange), counted),
+            (sequences, ~counted),
+        )
+    ]
+    share = float(counted.mean())
+    np.testing.assert_allclose(share * halves[0] + (1 - share) * halves[1], loss, rtol=1e-5)
 
 
 def test_gradient_is_that_of_finite_differences() -> None:
