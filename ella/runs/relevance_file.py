@@ -29,9 +29,11 @@ from ella.world.tasks import TaskSpec
 
 RELEVANCE_FILE = "relevance.safetensors"
 KIND = "relevance"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 LEFT_OUT = ("ledger.", "relevance.optimiser.")
 """What only training needs."""
+TABLE, SEEN = "dataset.members", "dataset.seen"
+"""D, and the ids of the instructions in it: only their rows are written."""
 
 
 def save_relevance(directory: Path, state: EllaState) -> None:
@@ -41,6 +43,8 @@ def save_relevance(directory: Path, state: EllaState) -> None:
         for name, array in named_arrays(state).items()
         if not name.startswith(LEFT_OUT)
     }
+    arrays[SEEN] = np.flatnonzero(arrays[TABLE].any(axis=-1)).astype(np.int32)
+    arrays[TABLE] = arrays[TABLE][arrays[SEEN]]
     save_arrays(directory / RELEVANCE_FILE, arrays, kind=KIND, version=FORMAT_VERSION, table={})
 
 
@@ -53,7 +57,7 @@ def load_relevance(
     like = jax.eval_shape(lambda key: shaper.init(1, key=key), jax.random.key(0))
     try:
         saved = load_arrays(path, kind=KIND, version=FORMAT_VERSION).arrays
-        state = replace_arrays(like, {**_zeros(like), **_full(saved)})
+        state = replace_arrays(like, {**_zeros(like), **_full(saved, like.dataset.members)})
     except (DamagedFileError, MismatchedArraysError) as error:
         raise InputError(f"{path} is damaged or of another run: {error}") from error
     except OSError as error:
@@ -71,8 +75,16 @@ def _zeros(like: Any) -> dict[str, np.ndarray]:
     }
 
 
-def _full(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {
+def _full(saved: dict[str, np.ndarray], members: jax.ShapeDtypeStruct) -> dict[str, np.ndarray]:
+    """The arrays in single precision, and D with a row for every instruction."""
+    arrays = {
         name: array.astype(np.float32) if array.dtype == np.float16 else array
-        for name, array in arrays.items()
+        for name, array in saved.items()
     }
+    try:
+        seen, rows = arrays.pop(SEEN), arrays[TABLE]
+        arrays[TABLE] = np.zeros(members.shape, members.dtype)
+        arrays[TABLE][seen] = rows
+    except (KeyError, IndexError, ValueError) as error:
+        raise MismatchedArraysError(f"the table D does not fit: {error}") from error
+    return arrays

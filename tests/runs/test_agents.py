@@ -10,6 +10,7 @@ from ella import agents
 from ella.cli import main
 from ella.intervals import Interval
 from ella.runs.relevance_file import RELEVANCE_FILE
+from ella.runs.restore import learned_ella
 from ella.training.evaluation import evaluate
 
 MAX_BYTES = 15_000_000
@@ -49,6 +50,13 @@ def test_an_agent_is_explained_by_its_relevance_classifier(capsys):
     keys = [text for text in probability if "key" in text and "green" not in text]
     assert probability["pick up the green key"] > 0.5
     assert np.max([probability[text] for text in keys]) < 0.5
+
+
+def test_an_agent_brings_every_decomposition_it_learned():
+    for name in agents.names():
+        dataset = learned_ella(agents.FOLDER / name).state.dataset
+        seen = np.asarray(dataset.members).any(axis=-1)
+        assert seen.sum() == dataset.num_seen > 0
 
 
 def test_an_episode_of_an_agent_shows_what_was_paid(tmp_path, capsys):
