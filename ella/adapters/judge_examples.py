@@ -50,7 +50,7 @@ class LabelledExamples:
     known: np.ndarray
     """bool[N, L]: which labels were given."""
     episodes: np.ndarray | None
-    """[N], in the order of the observations; None if not told."""
+    """[N], in the order of the observations; None if unknown."""
     held_out: np.ndarray
     """bool[N]."""
 

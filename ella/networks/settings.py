@@ -59,7 +59,7 @@ class NetworkSettings:
 SMALL_NETWORK = NetworkSettings(
     variant="onehot", width=32, instruction_width=32, memory_width=32, head_width=32
 )
-"""For tests and for demonstrations on a processor."""
+"""For tests and for demonstrations on a CPU."""
 
 
 @dataclass(frozen=True)

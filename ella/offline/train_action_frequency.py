@@ -28,7 +28,7 @@ from ella.world.language import Language
 from ella.world.tasks import TaskSpec
 
 EPOCHS_A_CALL = 5
-"""Epochs compiled as one call; progress is told after each."""
+"""Epochs compiled as one call; progress is logged after each."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a recurrent PPO run can be told."""
+"""Settings of recurrent PPO and of a mixture's curriculum."""
 
 import math
 from dataclasses import dataclass, field

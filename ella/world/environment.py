@@ -110,7 +110,7 @@ class Environment:
         )
 
     def step(self, state: State, action: Int32[Array, ""] | int) -> Timestep:
-        """One action (0..6). A finished episode goes on; the caller resets."""
+        """One action (0..6). A finished episode continues; the caller resets."""
         state, reward, terminated, truncated = self._transition(
             state, jnp.asarray(action, jnp.int32)
         )
