@@ -1,4 +1,4 @@
-"""Which low-level instructions are worth a bonus: learned online, or ground truth from the oracle."""
+"""Which low-level instructions are worth a bonus: learned online, or given by the oracle."""
 
 from abc import abstractmethod
 from collections.abc import Callable
