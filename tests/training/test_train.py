@@ -123,29 +123,28 @@ class Rent(ella.Method):
 
 
 @pytest.mark.slow
-def test_the_pure_function_of_a_sum_of_methods_trains_as_the_program_and_is_swept_by_vmap(result):
+def test_the_pure_function_of_a_sum_of_methods_trains_as_the_program_for_any_numbers(result):
     """Rows that pay nothing are the seeds of `result`, in which PPO's numbers are compiled in; the
     last row has bonuses and a learning rate of its own."""
-    train = ella.training_function("goto-small", Wanderlust() + Rent(), **TINY_TRAINING)
-    keys = jnp.stack([training_key(seed) for seed in (0, 1, 1)])
+    train = jax.jit(ella.training_function("goto-small", Wanderlust() + Rent(), **TINY_TRAINING))
+    names = ("wanderlust.price", "rent.rent", "ppo.learning_rate")
     rate = TINY.ppo.learning_rate
-    numbers = {
-        "wanderlust.price": jnp.array([0.0, 0.0, 0.125]),
-        "rent.rent": jnp.array([0.0, 0.0, 0.02]),
-        "ppo.learning_rate": jnp.array([rate, rate, 0.0]),
-    }
-    states, metrics = jax.jit(jax.vmap(train))(keys, numbers)
+    rows = [
+        train(training_key(seed), dict(zip(names, jnp.array(numbers), strict=True)))
+        for seed, numbers in ((0, (0.0, 0.0, rate)), (1, (0.0, 0.0, rate)), (1, (0.125, 0.02, 0.0)))
+    ]
+    metrics = {name: np.stack([found[name] for _, found in rows]) for name in rows[0][1]}
     assert metrics["loss"].shape == (3, 2)
     for name in ("loss", "entropy", "episode_length", "value_loss"):
         np.testing.assert_allclose(
             metrics[name][:2].T, result.metrics[name], rtol=1e-4, err_msg=name
         )
-    trained, untrained = (jax.tree.leaves(states.network), jax.tree.leaves(drawn_network(keys[2])))
-    for found, expected, start in zip(
-        trained, jax.tree.leaves(result.states.network), untrained, strict=True
-    ):
-        np.testing.assert_allclose(found[:2], expected, rtol=1e-3, atol=1e-5)
-        np.testing.assert_array_equal(found[2], start)
+    *seeds, unmoved = (jax.tree.leaves(state.network) for state, _ in rows)
+    for *found, expected in zip(*seeds, jax.tree.leaves(result.states.network), strict=True):
+        np.testing.assert_allclose(np.stack(found), expected, rtol=1e-3, atol=1e-5)
+    drawn = jax.tree.leaves(drawn_network(training_key(1)))
+    for found, start in zip(unmoved, drawn, strict=True):
+        np.testing.assert_array_equal(found, start)
 
     # The parts' bonuses add up to what the learner was given.
     forward = metrics["steps_forward"]
