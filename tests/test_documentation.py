@@ -32,7 +32,9 @@ from tiny_runs import TINY as _tiny
 _classifier = ella.ELLA().termination
 _classifier = dataclasses.replace(
     _classifier, episodes=64, validation_episodes=64, batch=32, max_steps=20, evaluate_every=10,
-    network=dataclasses.replace(_classifier.network, width=8, instruction_width=8, head_width=8),
+    network=dataclasses.replace(
+        _classifier.network, width=8, instruction_width=8, head_width=8, blocks=1
+    ),
 )
 _relevance = ella.ELLA().relevance
 _relevance = dataclasses.replace(

@@ -17,7 +17,7 @@ from ella.networks.settings import SMALL_NETWORK, NetworkSettings
 from ella.world.grammar import VOCABULARY_SIZE, detokenise, tokenise
 from ella.world.state import Observation
 
-TINY = dataclasses.replace(SMALL_NETWORK, width=8, instruction_width=8, memory_width=8)
+TINY = dataclasses.replace(SMALL_NETWORK, width=8, instruction_width=8, memory_width=8, blocks=1)
 
 
 @partial(jax.jit, static_argnames="clauses")

@@ -14,7 +14,7 @@ from ella.world.grammar import VOCABULARY_SIZE
 
 L, N, R, WIDTH = 3, 4, 5, 4
 NETWORK = NetworkSettings(
-    width=WIDTH, instruction_width=4, memory_width=4, head_width=4, variant="onehot"
+    width=WIDTH, instruction_width=4, memory_width=4, head_width=4, blocks=1, variant="onehot"
 )
 CONFIG = PPOSettings(
     network=NETWORK,

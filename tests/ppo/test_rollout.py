@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny_runs import TINY
 
 from ella.networks.actor_critic import ActorCritic, Memory
-from ella.networks.settings import SMALL_NETWORK
 from ella.ppo.advantage import AdvantageEstimate, estimate_rollout
 from ella.ppo.loss import replay, split_into_sequences
 from ella.ppo.rollout import Rollout, collect, gather_log_prob, start_environments
@@ -23,13 +23,14 @@ ENV = make(
     )
 )
 CONFIG = PPOSettings(
-    network=dataclasses.replace(SMALL_NETWORK, width=8, instruction_width=8, memory_width=8),
+    network=TINY.ppo.network,
     num_envs=16,
     rollout_length=16,
     bptt_length=8,
     minibatch_frames=128,
     pool_size=16,
     bootstrap_truncation=True,
+    unroll=1,
 )
 
 

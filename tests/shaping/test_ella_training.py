@@ -25,7 +25,7 @@ RELEVANCE = {"relevance_accuracy", "relevance_precision", "relevance_recall"}
 
 @pytest.fixture(scope="module")
 def untrained():
-    settings = TerminationNetworkSettings(width=8, instruction_width=8, head_width=4)
+    settings = TerminationNetworkSettings(width=8, instruction_width=8, head_width=4, blocks=1)
     return jax.jit(empty_model, static_argnums=0)(settings, key=jax.random.key(0))
 
 
