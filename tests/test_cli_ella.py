@@ -21,8 +21,10 @@ CLASSIFIER = {
     "batch": 32,
     "max_steps": 20,
     "evaluate_every": 10,
-    "network": {"variant": "onehot", "width": 8, "instruction_width": 8, "head_width": 8},
-}
+    "network": {
+        "variant": "onehot", "width": 8, "instruction_width": 8, "head_width": 8, "blocks": 1,
+    },
+}  # fmt: skip
 SETTINGS = {
     "seeds": 2,
     "frames": 4 * 80,
@@ -99,6 +101,7 @@ def test_the_offline_stage_is_recalled_by_name_of_either_task(trained, folder, c
         *("--episodes", "64", "--validation-episodes", "64", "--batch", "32"),
         *("--max-steps", "20", "--evaluate-every", "10", "--network.variant", "onehot"),
         *("--network.width", "8", "--network.instruction-width", "8", "--network.head-width", "8"),
+        *("--network.blocks", "1"),
     ]
     for task in ("putnext-room", "goto-room"):
         assert main(["offline", task, *words, "--json"]) == 0
@@ -110,7 +113,7 @@ def test_the_offline_stage_is_recalled_by_name_of_either_task(trained, folder, c
     assert sorted((folder / "cache").iterdir()) == files
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_explains_itself(trained, tmp_path, capsys, monkeypatch):
     # As on another machine: the run brings its classifiers along.
     monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "empty"))

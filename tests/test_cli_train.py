@@ -171,7 +171,7 @@ def test_a_resumed_run_is_bit_identical(whole, tmp_path):
     assert_same_run(out, whole.directory)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path, capsys):
     out = tmp_path / "run"
     shutil.copytree(whole.directory, out)

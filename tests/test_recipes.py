@@ -28,11 +28,8 @@ RUNS = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("recipe", "env"),
-    [pytest.param(*run, marks=pytest.mark.thorough if run != RUNS[0] else ()) for run in RUNS],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("recipe", "env"), RUNS)
 def test_recipe_trains_with_and_without_ella(recipe, env, tmp_path, capsys):
     out = tmp_path / "results" / "tiny.json"
     compare(recipe, import_module(recipe).train, env, seeds=1, frames=2048, out=out)

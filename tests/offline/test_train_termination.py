@@ -65,7 +65,7 @@ def examples_file(tmp_path_factory):
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_learns_from_a_file_and_is_recalled(examples_file, tmp_path):
     seen = []
     trained = termination_classifier(

@@ -59,6 +59,7 @@ def test_an_agent_brings_every_decomposition_it_learned():
         assert seen.sum() == dataset.num_seen > 0
 
 
+@pytest.mark.thorough
 def test_an_episode_of_an_agent_shows_what_was_paid(tmp_path, capsys):
     assert main(["show", "agent:unlock-maze", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out

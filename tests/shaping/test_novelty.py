@@ -49,7 +49,11 @@ def average(mean) -> float:
 
 
 @pytest.mark.parametrize(
-    ("shaper", "error"), [(SMALL_RND, "rnd_error"), (SMALL_NOVELD, "noveld_novelty")]
+    ("shaper", "error"),
+    [
+        pytest.param(SMALL_RND, "rnd_error", marks=pytest.mark.thorough),
+        (SMALL_NOVELD, "noveld_novelty"),
+    ],
 )
 def test_what_is_seen_again_and_again_is_no_longer_novel(shaper, error):
     repeated, unseen = random_rollouts()[0], random_rollouts()[1]
