@@ -143,25 +143,6 @@ def test_estimates_use_the_rates_of_runs_in_the_folder(trained, tmp_path):
     assert rate == pytest.approx(results[0].last.frames_per_second, abs=0.1)
 
 
-@pytest.mark.thorough
-def test_a_sweep_over_a_number_is_one_group_and_identical_to_runs_alone(tmp_path, caplog):
-    """Coefficients are an axis of one compiled program; each run is as it is alone."""
-    coefficients = (0.1, 2.0)
-    swept = [
-        tiny_run(tmp_path / f"{value}", iterations=6, method=ella.RIDE(coefficient=value))
-        for value in coefficients
-    ]
-    train_runs(swept)
-    alone = replace(swept[1], directory=tmp_path / "alone")
-    train_runs([alone])
-    found, expected = values(swept[1].directory), values(alone.directory)
-    assert found.keys() == expected.keys()
-    for name in ("ride_bonus", "bonus", "loss", "entropy"):
-        np.testing.assert_allclose(found[name][:2], expected[name][:2], rtol=1e-3)
-    low, high = (values(run.directory)["ride_bonus"][:2] for run in swept)
-    np.testing.assert_allclose(high, 20 * low, rtol=1e-3)
-
-
 def test_what_is_done_is_known(together, tmp_path):
     assert run_progress(together[0]).finished
     assert unfinished([together[0], tiny_run(tmp_path / "new")]) == [tiny_run(tmp_path / "new")]
