@@ -1,6 +1,7 @@
 """The solvent ELLA with every part on, as a user runs it."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from tiny_runs import values
 from ella.cli import main
 
 EVERYTHING = {
-    **{name: SETTINGS[name] for name in ("seeds", "ppo", "log")},
+    **{name: SETTINGS[name] for name in ("seeds", "ppo")},
+    "frames": 640,
+    "log": {**SETTINGS["log"], "checkpoint_every": 320},
     "ella-solvent": {
         "in_order": True,
         "termination": {
@@ -25,7 +28,6 @@ EVERYTHING = {
     },
     "rnd": {},
 }  # fmt: skip
-HALF, WHOLE = "320", "640"
 
 
 @pytest.mark.thorough
@@ -35,9 +37,13 @@ def test_everything_on_in_a_sum_resumes_bit_identically(tmp_path, monkeypatch, c
     config = tmp_path / "settings.json"
     config.write_text(json.dumps(EVERYTHING))
     words = ["train", "unlock-maze", "--method", "ella-solvent+rnd", "--config", str(config)]
-    assert main([*words, "--frames", WHOLE, "--out", str(tmp_path / "whole")]) == 0
-    assert main([*words, "--frames", HALF, "--out", str(tmp_path / "half")]) == 0
-    assert main(["train", "--resume", "--frames", WHOLE, "--out", str(tmp_path / "half")]) == 0
+    assert main([*words, "--out", str(tmp_path / "whole")]) == 0
+    shutil.copytree(tmp_path / "whole", tmp_path / "half")
+    half, newest = sorted((tmp_path / "half" / "checkpoints").iterdir())
+    assert half.stem == "000000004"
+    newest.unlink()
+    assert main(["train", "--resume", "--out", str(tmp_path / "half")]) == 0
+    assert newest.exists()
     whole, resumed = values(tmp_path / "whole"), values(tmp_path / "half")
     assert {"relevance_accuracy_unsolved", "insolvent_successes", "rnd_bonus"} <= whole.keys()
     assert not np.isnan(whole["relevance_accuracy"]).all()
