@@ -241,6 +241,7 @@ def test_a_video_of_the_trained_agent_is_recorded(whole, tmp_path):
     assert (tmp_path / "goto-small-trained-0-0.gif").stat().st_size > 1000
 
 
+@pytest.mark.thorough
 def test_a_recorded_agent_samples_as_in_training_or_is_greedy(whole):
     policy, world = load_policy(whole.directory), make("goto-small")
     start = compiled.reset(world, jax.random.key(0))

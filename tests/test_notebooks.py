@@ -18,9 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 MARKER = re.compile(r"^# %%(?: \[(markdown)\])?$", re.M)
 SMALLEST = "smoke"
-# Of all presets' learners the one that is compiled in the least time.
+# Of all presets' learners the one that is compiled in the least time, with few environments, since
+# programs compiled for tests are slow.
 SMALLEST_SETTINGS = replace(
-    presets.PRESETS[SMALLEST], frames=6400, ppo=presets.LAPTOP_PPO, log=LogSettings(every=3200)
+    presets.PRESETS[SMALLEST],
+    frames=2560,
+    ppo=replace(presets.LAPTOP_PPO, num_envs=16, minibatch_frames=160, pool_size=16),
+    log=LogSettings(every=1280),
 )
 
 

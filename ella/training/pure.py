@@ -73,6 +73,8 @@ def _train_one(
     state = init_train_state(env, ppo, shaper, key=key)
     every = min(settings.log_iterations, settings.iterations)
 
+    # Compiled within the program, so that its shapes and its loop share one trace.
+    @jax.jit
     def iterate(state: TrainState, iteration: Array) -> tuple[TrainState, Any]:
         one = jax.tree.map(lambda leaf: leaf[None], state)
         (state,), (measured,) = run_iteration(

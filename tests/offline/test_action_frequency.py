@@ -90,6 +90,7 @@ def test_expert_episodes_end_with_done_and_short_ones_are_left_out(examples):
     assert shares.max() == pytest.approx(1 / SHORTEST_WINDOW)
 
 
+@pytest.mark.thorough
 def test_the_classifier_learns_and_is_cached(tmp_path, examples, caplog):
     caplog.set_level(logging.INFO, "ella")
     _, held_out = examples

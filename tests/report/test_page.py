@@ -332,6 +332,7 @@ def test_an_unknown_baseline_is_one_line_with_the_nearest(write_run, tmp_path, c
     assert not (tmp_path / "report").exists()
 
 
+@pytest.mark.thorough
 def test_watching_follows_a_run_until_interrupted(write_run, tmp_path):
     out = tmp_path / "report"
     words = ["report", str(tmp_path / "runs"), "--out", str(out), "--watch", "--every", "1"]

@@ -7,9 +7,10 @@ import pytest
 
 import ella
 from ella import agents
+from ella.array_file import load_arrays
 from ella.cli import main
 from ella.intervals import Interval
-from ella.runs.relevance_file import RELEVANCE_FILE
+from ella.runs.relevance_file import FORMAT_VERSION, KIND, RELEVANCE_FILE, SEEN, TABLE
 from ella.runs.restore import learned_ella
 from ella.training.evaluation import evaluate
 
@@ -54,9 +55,14 @@ def test_an_agent_is_explained_by_its_relevance_classifier(capsys):
 
 def test_an_agent_brings_every_decomposition_it_learned():
     for name in agents.names():
-        dataset = learned_ella(agents.FOLDER / name).state.dataset
-        seen = np.asarray(dataset.members).any(axis=-1)
-        assert seen.sum() == dataset.num_seen > 0
+        saved = load_arrays(
+            agents.FOLDER / name / RELEVANCE_FILE, kind=KIND, version=FORMAT_VERSION
+        )
+        seen, rows = saved.arrays[SEEN], saved.arrays[TABLE]
+        assert len(seen) == len(rows) == saved.arrays["dataset.num_seen"] > 0
+        assert rows.any(axis=-1).all()
+    learned = learned_ella(agents.FOLDER / "unlock-maze").state.dataset
+    assert np.asarray(learned.members).any(axis=-1).sum() == learned.num_seen == 6
 
 
 @pytest.mark.thorough

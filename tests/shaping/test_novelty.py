@@ -48,12 +48,9 @@ def average(mean) -> float:
     return float(mean.total / mean.count)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("shaper", "error"),
-    [
-        pytest.param(SMALL_RND, "rnd_error", marks=pytest.mark.thorough),
-        (SMALL_NOVELD, "noveld_novelty"),
-    ],
+    ("shaper", "error"), [(SMALL_RND, "rnd_error"), (SMALL_NOVELD, "noveld_novelty")]
 )
 def test_what_is_seen_again_and_again_is_no_longer_novel(shaper, error):
     repeated, unseen = random_rollouts()[0], random_rollouts()[1]
@@ -72,6 +69,7 @@ def test_what_is_seen_again_and_again_is_no_longer_novel(shaper, error):
     assert average(measured[error]) > 2 * errors[-1]
 
 
+@pytest.mark.thorough
 def test_rnd_pays_in_deviations_of_discounted_sums_of_errors():
     state = SMALL_RND.init(B, key=jax.random.key(0))
     sums, seen, errors = np.zeros(B), [], None

@@ -95,6 +95,7 @@ def test_an_episode_ends_with_its_own_last_view():
     np.testing.assert_array_equal(np.asarray(bonus)[done], np.asarray(other)[done])
 
 
+@pytest.mark.thorough
 def test_the_inverse_model_learns_to_recognise_actions():
     *training, held_out = random_rollouts()
     start = QUICK.init(B, key=jax.random.key(0))
