@@ -139,6 +139,7 @@ def test_missions_in_no_words_are_one_line():
         ShapedVecEnv(envs, errands_ella()).reset()
 
 
+@pytest.mark.thorough
 def test_another_discount_and_nothing_learned_are_warned_of(caplog):
     host = errands_ella()
     envs = ShapedVecEnv(DummyVecEnv([Errands]), host)

@@ -89,6 +89,7 @@ def test_rnd_pays_in_deviations_of_discounted_sums_of_errors():
     assert errors is not None
 
 
+@pytest.mark.thorough
 def test_rnd_inputs_are_standardised_and_clipped():
     rollout = random_rollouts()[0]
     state = SMALL_RND.init(B, key=jax.random.key(0))
