@@ -1,7 +1,6 @@
 """`ella export`: a trained run's agent as a small folder with a card."""
 
 import importlib.util
-import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +8,6 @@ from typing import Annotated
 
 from ella.commands.options import Positional
 from ella.errors import InputError
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,6 @@ def run(arguments: Arguments) -> None:
     policy = newest_policy(arguments.run, arguments.seed_index)
     has_minigrid = importlib.util.find_spec("minigrid") is not None
     backends = [backend for backend in BACKENDS if backend != "minigrid" or has_minigrid]
-    logger.info("playing %d levels, greedy and sampled, in %s", arguments.episodes, backends)
     evaluation = success_card(policy, arguments.episodes, backends)
     export_agent(arguments.run, arguments.out, evaluation, seed_index=arguments.seed_index)
     sys.stdout.write(f"wrote {arguments.out}\n")

@@ -32,7 +32,7 @@ def assembled(
 ) -> tuple[SeedProgram, list[Sweep]]:
     """The program that trains with the shapers of `build(True)`, and its sweeps.
 
-    Where `compiles_ahead()`, compilation for the shapers of `build(False)` goes on in threads while
+    Where `compiles_ahead()`, compilation for the shapers of `build(False)` runs in threads while
     `build(True)` runs the offline stages; compiled code takes the shapers' arrays as arguments.
     """
     if not compiles_ahead():

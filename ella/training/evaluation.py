@@ -1,5 +1,6 @@
 """Trained policies on fresh levels, in this world or in the real minigrid."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,8 @@ from ella.world.description import describe
 from ella.world.environment import Environment, make
 from ella.world.grammar import tokenise
 from ella.world.state import Observation, State
+
+logger = logging.getLogger(__name__)
 
 Mode = Literal["greedy", "sampled"]
 Backend = Literal["ella", "minigrid"]
@@ -84,10 +87,11 @@ def success_card(policy: Policy, episodes: int, backends: Sequence[Backend]) -> 
     """The success rate on the same fresh levels, by backend and mode, and the number of levels."""
     found: dict[str, Any] = {"episodes": episodes}
     for backend in backends:
-        found[backend] = {
-            mode: vars(evaluate(policy, episodes, mode=mode, backend=backend).success_rate)
-            for mode in MODES
-        }
+        found[backend] = {}
+        for mode in MODES:
+            logger.info("playing %s levels in %s, actions %s", f"{episodes:,}", backend, mode)
+            played = evaluate(policy, episodes, mode=mode, backend=backend)
+            found[backend][mode] = vars(played.success_rate)
     return found
 
 

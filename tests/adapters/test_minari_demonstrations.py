@@ -3,13 +3,13 @@
 import json
 import subprocess
 import sys
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
+from limited_files import files_of_at_most
 
 from ella.adapters.gymnasium_env import EllaEnv
 from ella.cli import main
@@ -112,19 +112,6 @@ def test_an_existing_dataset_is_kept(root, capfd):
     assert main(["demos", TASK, "--episodes", "2", "--out", str(root)]) == 2
     assert "exists; choose another folder" in capfd.readouterr().err
     assert (root / f"ella/{TASK}/expert-v0/data/main_data.hdf5").read_bytes() == before
-
-
-@contextmanager
-def files_of_at_most(size: int):
-    """As a full disk: no file may grow beyond `size` bytes."""
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(root, tmp_path, capfd):

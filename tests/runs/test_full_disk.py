@@ -1,14 +1,13 @@
 """A disk that fills up: one line that says what to do, and what was there before stays."""
 
 import errno
-import resource
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from limited_files import files_of_at_most
 
 from ella.durable_files import replace_durably
 from ella.errors import InputError
@@ -20,17 +19,6 @@ from ella.training.log_line import LogLine
 
 pytestmark = pytest.mark.thorough
 LINE = LogLine(3, 96, 1.0, 50.0, {"loss": np.array([0.5, 0.25])})
-
-
-@contextmanager
-def files_of_at_most(size: int):
-    """No file may grow beyond `size` bytes; what fits is written first, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_rows_of_metrics_are_written_whole_or_not_at_all(tmp_path):
