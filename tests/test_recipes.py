@@ -96,9 +96,25 @@ def test_interrupted_comparison_continues_and_more_seeds_are_added(tmp_path):
     assert summary["gain"][0] == pytest.approx(0.25)
 
 
+@pytest.mark.thorough
+def test_runs_in_several_processes_fill_the_same_table(tmp_path):
+    tables = []
+    for workers in (1, 3):
+        out = tmp_path / f"{workers}.json"
+        compare("any", solved_from_the_start, "env", seeds=2, frames=400, out=out, workers=workers)
+        tables.append(json.loads(out.read_text()))
+    for table in tables:
+        assert {method: set(runs) for method, runs in table["runs"].items()} == {
+            PLAIN: {"0", "1"},
+            ELLA: {"0", "1"},
+        }
+    assert tables[0]["summary"] == tables[1]["summary"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--workers", "0"], "--workers must be >= 1, got 0"),
         (["--seeds", "0"], "--seeds must be >= 1, got 0"),
         (["--frames", "-1"], "--frames must be >= 1, got -1"),
         (["--out", "found.txt"], "--out must end in .json, got found.txt"),

@@ -11,11 +11,14 @@ import argparse
 import json
 import logging
 import math
+import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -88,39 +91,59 @@ def main(recipe: str, about: str, train: Train, envs: Sequence[str], frames: int
     parser.add_argument("--env", choices=envs, default=envs[0])
     parser.add_argument("--seeds", type=int, default=5, help="runs with, and as many without ELLA")
     parser.add_argument("--frames", type=int, default=frames, help="environment steps of each run")
+    parser.add_argument("--workers", type=int, default=1, help="runs at a time, a process each")
     parser.add_argument("--out", type=Path, default=None, metavar="FILE.json")
     chosen = parser.parse_args()
     out = chosen.out or Path("results") / "recipes" / f"{recipe}-{chosen.env}.json"
     logging.basicConfig(level=logging.WARNING)
     try:
-        compare(recipe, train, chosen.env, chosen.seeds, chosen.frames, out)
+        compare(recipe, train, chosen.env, chosen.seeds, chosen.frames, out, chosen.workers)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
 
 
-def compare(recipe: str, train: Train, env: str, seeds: int, frames: int, out: Path) -> None:
+def compare(
+    recipe: str, train: Train, env: str, seeds: int, frames: int, out: Path, workers: int = 1
+) -> None:
     """Train what `out` does not hold yet, both methods of a seed one after the other."""
-    for name, value in (("seeds", seeds), ("frames", frames)):
+    for name, value in (("seeds", seeds), ("frames", frames), ("workers", workers)):
         if value < 1:
             raise InputError(f"--{name} must be >= 1, got {value}")
     if out.suffix != ".json":
         raise InputError(f"--out must end in .json, got {out}")
     table = _begun(out, {"recipe": recipe, "env": env, "frames": frames})
-    for seed in range(seeds):
-        for method in METHODS:
-            runs = table["runs"][method]
-            if str(seed) in runs:
-                continue
-            runs[str(seed)] = found = _measured(train, Run(env, frames, seed, method == ELLA))
-            table |= _described(table, out) | {"summary": summary(table)}
-            write_durably(out, json.dumps(table, indent=2) + "\n")
-            print(
-                f"seed {seed} {LABELS[method]}: {found['episodes']} episodes, success at the end "
-                f"{_percent(_at_the_end(found))}, {found['frames_per_second']:.0f} frames/s",
-                flush=True,
-            )
+    missing = [
+        Run(env, frames, seed, method == ELLA)
+        for seed in range(seeds)
+        for method in METHODS
+        if str(seed) not in table["runs"][method]
+    ]
+    for run, found in _rows(train, missing, workers):
+        method = ELLA if run.shaped else PLAIN
+        table["runs"][method][str(run.seed)] = found
+        table |= _described(table, out) | {"summary": summary(table)}
+        write_durably(out, json.dumps(table, indent=2) + "\n")
+        print(
+            f"seed {run.seed} {LABELS[method]}: {found['episodes']} episodes, success at the end "
+            f"{_percent(_at_the_end(found))}, {found['frames_per_second']:.0f} frames/s",
+            flush=True,
+        )
     draw(out)
+
+
+def _rows(train: Train, runs: Sequence[Run], workers: int) -> Iterator[tuple[Run, dict[str, Any]]]:
+    """Every run with its row, in the order in which they end."""
+    if workers == 1:
+        for run in runs:
+            yield run, _measured(train, run)
+        return
+    # A run is one thread's work; the threads of many would wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        begun = {pool.submit(_measured, train, run): run for run in runs}
+        for done in as_completed(begun):
+            yield begun[done], done.result()
 
 
 def _begun(out: Path, identity: dict[str, Any]) -> dict[str, Any]:
