@@ -30,6 +30,7 @@ PUBLISHED: Mapping[str, Mapping[str, Any]] = {
     "calibration": {
         "termination": {
             "one_article": False, "ordinary_views": 0, "false_alarms": 0.0, "min_steps": 0,
+            "carried_share": 0.0,
         }
     },
 }  # fmt: skip
@@ -84,7 +85,11 @@ class ELLASolvent(EllaMethod):
     limit, as in the paper."""
     termination: TerminationTrainingSettings = field(
         default_factory=lambda: TerminationTrainingSettings(
-            min_steps=1_000, one_article=True, ordinary_views=32_768, false_alarms=1e-4
+            min_steps=1_000,
+            carried_share=0.25,
+            one_article=True,
+            ordinary_views=32_768,
+            false_alarms=1e-4,
         )
     )
     """The termination classifier, trained offline."""

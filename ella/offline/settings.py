@@ -23,6 +23,10 @@ class TerminationTrainingSettings:
     locked_share: float = 0.25
     """Share of the expert episodes that have a locked room, where the task has doors but never
     locks one; 0 as in the released code, whose classifier sees no locked door while it trains."""
+    carried_share: float = 0.0
+    """Share of the expert's views in which the agent is given a random object to carry, where no
+    low-level instruction is about picking up; 0 as in the released code, whose classifier sees no
+    agent that carries something while it trains."""
     seed: int = 0
     """Random seed of the episodes, the network and the batches."""
     network: TerminationNetworkSettings = field(default_factory=TerminationNetworkSettings)
@@ -66,8 +70,9 @@ class TerminationTrainingSettings:
             raise InputError(f"termination batch must be >= 4, got {self.batch}")
         if self.learning_rate <= 0:
             raise InputError("termination learning_rate must be positive")
-        if not 0 <= self.locked_share <= 1:
-            raise InputError("termination locked_share must lie between 0 and 1")
+        for name in ("locked_share", "carried_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"termination {name} must lie between 0 and 1")
         for name in ("min_steps", "ordinary_views", "false_alarms"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"termination {name} must be >= 0, got {getattr(self, name)}")

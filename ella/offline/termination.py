@@ -31,6 +31,7 @@ from ella.offline.termination_examples import (
     joined,
     read_examples,
     split_examples,
+    with_carried_objects,
     with_channels,
     with_locked_room,
 )
@@ -173,6 +174,9 @@ def _expert_examples(
     tasks: tuple[TaskSpec, ...], language: Language, settings: TerminationTrainingSettings
 ) -> tuple[TerminationExamples, dict[str, TerminationExamples]]:
     """(training examples, validation examples by layout) of the tasks' expert episodes."""
+    # What is in hand is the truth of "pick up".
+    may_carry = not any("pickup" in task.kinds for task in tasks)
+    carried_share = settings.carried_share if may_carry else 0.0
     training: list[TerminationExamples] = []
     held_out: dict[str, list[TerminationExamples]] = {}
     for task in tasks:
@@ -195,7 +199,11 @@ def _expert_examples(
         if split.held_out_locked is not None:
             locked = with_channels(split.held_out_locked, channels)
             held_out.setdefault("locked_room", []).append(locked)
-    return joined(*training), {name: joined(*parts) for name, parts in held_out.items()}
+
+    def carrying(parts: list[TerminationExamples]) -> TerminationExamples:
+        return with_carried_objects(joined(*parts), carried_share, seed=settings.seed)
+
+    return carrying(training), {name: carrying(parts) for name, parts in held_out.items()}
 
 
 def _with_false_alarms(

@@ -15,7 +15,8 @@ from jaxtyping import PRNGKeyArray
 
 from ella.errors import InputError
 from ella.offline.demonstrations import demonstrations
-from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
+from ella.shaping.termination import AGENT_CELL
+from ella.world.encoding import MOVABLE_TYPES, NUM_COLOURS, NUM_STATES, NUM_TYPES
 from ella.world.environment import make
 from ella.world.language import Language
 from ella.world.tasks import TaskSpec
@@ -195,6 +196,26 @@ def with_channels(examples: TerminationExamples, channels: np.ndarray) -> Termin
     return replace(
         examples, done_ids=channels[examples.done_ids], undone_ids=channels[examples.undone_ids]
     )
+
+
+def with_carried_objects(
+    examples: TerminationExamples, share: float, *, seed: int
+) -> TerminationExamples:
+    """The same examples, in a share of whose views the agent carries a random object."""
+    random = np.random.default_rng(seed)
+    return replace(
+        examples,
+        done_images=_carrying(examples.done_images, share, random),
+        undone_images=_carrying(examples.undone_images, share, random),
+    )
+
+
+def _carrying(images: np.ndarray, share: float, random: np.random.Generator) -> np.ndarray:
+    found = images.copy()
+    chosen = np.flatnonzero(random.random(len(images)) < share)
+    found[chosen, *AGENT_CELL, 0] = random.choice(MOVABLE_TYPES, len(chosen))
+    found[chosen, *AGENT_CELL, 1] = random.integers(NUM_COLOURS, size=len(chosen))
+    return found
 
 
 @dataclass(frozen=True)

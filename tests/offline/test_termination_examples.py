@@ -1,18 +1,23 @@
 """Files of labelled examples: good ones are read, bad ones named in one line."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from ella.errors import InputError
 from ella.offline.termination_examples import (
+    TerminationExamples,
     expert_split,
     read_examples,
     split_examples,
+    with_carried_objects,
     with_locked_room,
 )
 from ella.offline.train_termination import article_variants
-from ella.world.encoding import DOOR, LOCKED
+from ella.shaping.termination import AGENT_CELL, visible_termination
+from ella.world.encoding import DOOR, LOCKED, MOVABLE_TYPES
+from ella.world.state import GridObservation
 from ella.world.tasks import find
 
 LANGUAGE = find("goto-room").language
@@ -128,3 +133,23 @@ def test_some_episodes_have_a_locked_room_where_the_task_never_locks_one():
 def test_a_room_without_doors_has_none_to_lock():
     assert with_locked_room(find("goto-room")) is None
     assert with_locked_room(find("goto-maze")).lock_probability == 1
+
+
+def test_some_views_show_something_in_hand_and_nothing_else_changes():
+    images, ids = good(400)["images"], np.arange(400) % LANGUAGE.num_ids
+    before = TerminationExamples(images, ids, images, ids, exclusive=True)
+    after = with_carried_objects(before, 0.25, seed=0)
+    for one in (after.done_images, after.undone_images):
+        changed = (one != images).any(-1)
+        elsewhere = np.ones((7, 7), bool)
+        elsewhere[AGENT_CELL] = False
+        assert not changed[:, elsewhere].any()
+        assert 60 < changed[:, *AGENT_CELL].sum() < 140
+        in_hand = one[changed[:, *AGENT_CELL]][:, *AGENT_CELL]
+        assert set(in_hand[:, 0]) == set(MOVABLE_TYPES)
+        assert set(in_hand[:, 1]) == set(range(6))
+        judge = visible_termination(LANGUAGE)
+        truth, was = (judge(GridObservation(jnp.asarray(views))) for views in (one, images))
+        assert (np.asarray(truth) == np.asarray(was)).all()
+    same = with_carried_objects(before, 0.0, seed=0)
+    assert (same.done_images == images).all()
