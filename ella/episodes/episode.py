@@ -56,7 +56,7 @@ def play(world: Environment, actor: Actor, timestep: Timestep) -> Episode:
     """An episode from `timestep` (a reset's) to its end."""
     timesteps = [timestep]
     actions: list[int] = []
-    while not bool(timestep.terminated | timestep.truncated):
+    while not (bool(timestep.terminated) or bool(timestep.truncated)):
         actions.append(actor(timestep))
         timestep = compiled.step(world, timestep.state, np.int32(actions[-1]))
         timesteps.append(timestep)

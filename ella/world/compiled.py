@@ -8,17 +8,18 @@ from functools import partial
 import jax
 from jaxtyping import Array, Int32, PRNGKeyArray
 
+from ella.compilation import jit_for_few_calls
 from ella.world.environment import Environment, Transition, VectorState
 from ella.world.expert import expert_action as choose
 from ella.world.state import State, Timestep
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit_for_few_calls, static_argnums=0)
 def reset(env: Environment, key: PRNGKeyArray) -> Timestep:
     return env.reset(key)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit_for_few_calls, static_argnums=0)
 def step(env: Environment, state: State, action: Int32[Array, ""]) -> Timestep:
     return env.step(state, action)
 
