@@ -80,9 +80,7 @@ class TrainedTermination:
     def prepared(self, dtype: Precision = "float32", chunk: int = 256) -> LearnedTermination:
         """Ready for use in a shaper. `chunk` observations are crossed with all instructions at a
         time."""
-        language = self.language
-        tokens = language.tokens(jnp.arange(language.num_ids))
-        model = self.model
+        tokens, model = jnp.asarray(self.language.all_tokens), self.model
         table = prepare(
             model.classifier, model.statistics, tokens, model.threshold, dtype=dtype, chunk=chunk
         )

@@ -137,7 +137,7 @@ def _restored(
         for name, array in arrays.items()
     }
     try:
-        loaded = jax.tree.map(jnp.asarray, replace_arrays(like, full))
+        loaded = jax.device_put(replace_arrays(like, full))
     except MismatchedArraysError as error:
         raise InputError(f"{where} does not hold the network it describes: {error}") from error
     return loaded["network"], loaded["statistics"]

@@ -69,12 +69,13 @@ def encode_triples(triples: np.ndarray) -> np.ndarray:
 
 def decode_cells(cells: Any) -> Any:
     """Cell codes uint8[...] to minigrid's uint8[..., 3] (traced or host)."""
-    cells = jnp.asarray(cells, jnp.uint8)[..., None]
+    xp: Any = np if isinstance(cells, np.ndarray) else jnp
+    cells = xp.asarray(cells, xp.uint8)[..., None]
     kind = kind_of(cells)
     not_open = kind > AGENT
-    type_ = jnp.where(not_open, DOOR, kind)
-    state = jnp.where(not_open, kind - 10, 0)
+    type_ = xp.where(not_open, DOOR, kind)
+    state = xp.where(not_open, kind - 10, 0)
     # A select by channel fuses into the loop over cells; a stack of channels does not.
-    channel = jnp.arange(3)
-    decoded = jnp.where(channel == 0, type_, jnp.where(channel == 1, colour_of(cells), state))
-    return decoded.astype(jnp.uint8)
+    channel = xp.arange(3)
+    decoded = xp.where(channel == 0, type_, xp.where(channel == 1, colour_of(cells), state))
+    return decoded.astype(xp.uint8)

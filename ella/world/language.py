@@ -168,25 +168,32 @@ class AbstractLanguage(ABC):
 
     def tokens(self, ids: Any) -> Int32[Array, "*batch L"]:
         """Token ids of instructions, padded with 0 to `max_tokens` (traced)."""
-        form, first, second = self.split(ids)
-        table, lengths = (jnp.asarray(part) for part in self._clause_tokens)
-        connector_rows = [tokenise(CONNECTORS[form]) for form in (SINGLE, AND, BEFORE, AFTER)]
-        connectors = jnp.asarray([row + [0] * (2 - len(row)) for row in connector_rows])
-        connector_lengths = jnp.asarray([len(row) for row in connector_rows])
+        return self._tokens(ids, jnp)
 
-        position = jnp.arange(self.max_tokens)
-        form, first, second = (jnp.asarray(part)[..., None] for part in (form, first, second))
+    @cached_property
+    def all_tokens(self) -> np.ndarray:
+        """int32[num_ids, max_tokens]: the tokens of every id (host)."""
+        return np.asarray(self._tokens(np.arange(self.num_ids), np))
+
+    def _tokens(self, ids: Any, xp: Any) -> Any:
+        """As `tokens`, computed by NumPy or by its namesake of JAX."""
+        form, first, second = self.split(ids)
+        table, lengths = (xp.asarray(part) for part in self._clause_tokens)
+        connector_rows = [tokenise(CONNECTORS[form]) for form in (SINGLE, AND, BEFORE, AFTER)]
+        connectors = xp.asarray([row + [0] * (2 - len(row)) for row in connector_rows])
+        connector_lengths = xp.asarray([len(row) for row in connector_rows])
+
+        position = xp.arange(self.max_tokens)
+        form, first, second = (xp.asarray(part)[..., None] for part in (form, first, second))
         first_length, second_length = lengths[first], lengths[second]
         in_connector = position - first_length
         in_second = in_connector - connector_lengths[form]
         last = table.shape[1] - 1
-        tokens = table[first, jnp.clip(position, 0, last)]
-        tokens = jnp.where(
-            in_connector >= 0, connectors[form, jnp.clip(in_connector, 0, 1)], tokens
-        )
-        tokens = jnp.where(in_second >= 0, table[second, jnp.clip(in_second, 0, last)], tokens)
-        tokens = jnp.where(in_second >= second_length, 0, tokens)
-        return tokens.astype(jnp.int32)
+        tokens = table[first, xp.clip(position, 0, last)]
+        tokens = xp.where(in_connector >= 0, connectors[form, xp.clip(in_connector, 0, 1)], tokens)
+        tokens = xp.where(in_second >= 0, table[second, xp.clip(in_second, 0, last)], tokens)
+        tokens = xp.where(in_second >= second_length, 0, tokens)
+        return tokens.astype(xp.int32)
 
     def sentence(self, instruction_id: int) -> Sentence:
         """The sentence of one id."""
