@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ella.ppo.settings import PPOSettings
     from ella.shaping.ella import EllaShaper
     from ella.shaping.relevance import AbstractRelevance
+    from ella.shaping.termination import AbstractTermination
     from ella.world.language import Language
     from ella.world.mixtures import Task
 
@@ -127,11 +128,11 @@ class EllaMethod(Method):
 
     def build(self, context: BuildContext) -> "EllaShaper":
         from ella.offline.termination import find_termination
-        from ella.shaping.ella import ella_shaper
         from ella.shaping.low_level import low_level_tasks
 
+        if context.only_judges:
+            return self._judging(context)
         method, task, ppo = self.resolved(context.task), context.task, context.ppo
-        assert method.bonus is not None
         if context.trained and (warning := method.bound_warning(task, ppo)):
             logger.warning(warning)
         termination = find_termination(
@@ -143,25 +144,51 @@ class EllaMethod(Method):
         counted = termination.record.get("false_alarms")
         if counted and (warning := method.false_alarm_warning(task, ppo, counted)):
             logger.warning(warning)
-        low_level = method.low_level_of(task)
+        judge = method.judge(task, method.low_level_of(task))
+        return method._shaper(context, termination.prepared(ppo.network.compute_dtype), judge)
+
+    def _judging(self, context: BuildContext) -> "EllaShaper":
+        """The shaper without its termination classifier, in whose place is what a view shows."""
+        from ella.shaping.termination import visible_termination
+
+        method = self.resolved(context.task)
+        low_level = method.low_level_of(context.task)
+        judge = method.taught_judge(context.task, low_level)
+        return method._shaper(context, visible_termination(low_level), judge)
+
+    def _shaper(
+        self,
+        context: BuildContext,
+        termination: "AbstractTermination",
+        relevance: "AbstractRelevance",
+    ) -> "EllaShaper":
+        """Of these resolved settings."""
+        from ella.shaping.ella import ella_shaper
+
+        assert self.bonus is not None
         return ella_shaper(
-            task,
-            termination.prepared(ppo.network.compute_dtype),
-            method.judge(task, low_level),
-            bonus=method.bonus,
-            discount=ppo.discount,
-            reward_scale=ppo.reward_scale,
-            recheck=method.recheck,
-            neutralise=method.neutralise,
-            last_state=method.last_state,
-            solvency=method.solvency,
-            in_order=method.in_order,
-            low_level=low_level,
+            context.task,
+            termination,
+            relevance,
+            bonus=self.bonus,
+            discount=context.ppo.discount,
+            reward_scale=context.ppo.reward_scale,
+            recheck=self.recheck,
+            neutralise=self.neutralise,
+            last_state=self.last_state,
+            solvency=self.solvency,
+            in_order=self.in_order,
+            low_level=self.low_level_of(context.task),
         )
 
     @abstractmethod
     def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         """Decides which low-level instructions are relevant."""
+
+    def taught_judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
+        """As `judge`, for a state that was learned before: what only learning needs may be left
+        out."""
+        return self.judge(task, low_level)
 
     def bound(self, task: "Task", ppo: "PPOSettings", steps: int) -> float:
         """The largest lambda if optimal solutions need at most that many steps."""
@@ -266,6 +293,9 @@ class ELLA(EllaMethod):
     def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         return learned_judge(task, low_level, self.relevance)
 
+    def taught_judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
+        return learned_judge(task, low_level, self.relevance, learns=False)
+
 
 def learned_judge(
     task: "Task",
@@ -273,10 +303,14 @@ def learned_judge(
     settings: RelevanceSettings,
     *,
     measure_unsolved: bool = False,
+    learns: bool = True,
 ) -> "AbstractRelevance":
-    """Relevance that is learned from successes, by the settings' labels."""
+    """Relevance that is learned from successes, by the settings' labels; `learns` off, one that has
+    learned."""
     from ella.shaping.beliefs import BelievedRelevance
     from ella.shaping.relevance import LearnedRelevance
 
-    learned = LearnedRelevance(task, settings, low_level, measure_unsolved=measure_unsolved)
+    learned = LearnedRelevance(
+        task, settings, low_level, measure_unsolved=measure_unsolved, learns=learns
+    )
     return BelievedRelevance(learned) if settings.labels == "beliefs" else learned

@@ -28,6 +28,9 @@ class BuildContext:
     trained: bool = True
     """Off where other weights will replace the shaper's own, those of a stored run or of the
     offline stage: none runs then, and nothing is warned of."""
+    only_judges: bool = False
+    """On where nothing will be trained and what the shaper has learned will be put in: what only
+    training needs may be left out."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ella.array_file import (
@@ -54,7 +53,7 @@ def load_relevance(
     """ELLA and the state of one environment. `shaper` has the run's settings; its termination judge
     is replaced by what a view shows."""
     path = directory / RELEVANCE_FILE
-    like = jax.eval_shape(lambda key: shaper.init(1, key=key), jax.random.key(0))
+    like = shaper.state_shapes(1)
     try:
         saved = load_arrays(path, kind=KIND, version=FORMAT_VERSION).arrays
         state = replace_arrays(like, {**_zeros(like), **_full(saved, like.dataset.members)})
@@ -64,7 +63,7 @@ def load_relevance(
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     low = shaper.low_level or low_level_of(spec).language
     judged = eqx.tree_at(lambda one: one.termination, shaper, visible_termination(low))
-    return judged, jax.tree.map(jnp.asarray, state)
+    return judged, jax.device_put(state)
 
 
 def _zeros(like: Any) -> dict[str, np.ndarray]:

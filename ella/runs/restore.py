@@ -81,11 +81,11 @@ def learned_ella(directory: Path, seed_index: int = 0) -> LearnedElla:
         restored = restore_run(directory)
         source = f"its newest checkpoint, at {restored.frames:,} frames a seed"
         return LearnedElla(spec, *restored.ella(seed_index), source)
-    untrained = _untrained_shaper(spec, settings)
-    name = _ella_part(untrained)
+    judging = _judging_shaper(spec, settings)
+    name = _ella_part(judging)
     if name is None:
         raise _without_ella(settings)
-    shaper = untrained.parts[name] if isinstance(untrained, Sum) else untrained
+    shaper = judging.parts[name] if isinstance(judging, Sum) else judging
     assert isinstance(shaper, EllaShaper)
     source = "exported without its termination classifier, so views tell what is completed"
     return LearnedElla(spec, *load_relevance(directory, spec, shaper), source)
@@ -96,7 +96,7 @@ def has_ella(directory: Path) -> bool:
     spec, settings = read_run(directory)
     return (
         _is_ella_saved(directory, spec, settings)
-        and _ella_part(_untrained_shaper(spec, settings)) is not None
+        and _ella_part(_judging_shaper(spec, settings)) is not None
     )
 
 
@@ -110,7 +110,7 @@ def check_has_ella(directory: Path, seed_index: int) -> TaskSpec:
     cheaply what is wrong before anything large is read."""
     spec, settings = read_run(directory)
     _check_seed_index(settings.seeds, seed_index)
-    if _ella_part(_untrained_shaper(spec, settings)) is None:
+    if _ella_part(_judging_shaper(spec, settings)) is None:
         raise _without_ella(settings)
     if not _is_ella_saved(directory, spec, settings):
         raise InputError(f"{directory} has no checkpoint yet")
@@ -201,6 +201,11 @@ def _stored_shaper(
 def _untrained_shaper(spec: TaskSpec, settings: TrainingSettings) -> AbstractRewardShaper:
     """A shaper of the shape of the run's, without its offline networks' weights."""
     return build_shaper(spec, settings, trained=False)
+
+
+def _judging_shaper(spec: TaskSpec, settings: TrainingSettings) -> AbstractRewardShaper:
+    """A shaper that only judges, quickly made: nothing that training alone needs is in it."""
+    return build_shaper(spec, settings, trained=False, only_judges=True)
 
 
 def _checkpoints(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> CheckpointStore:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.measurement import Measurements
 from ella.networks.relevance import relevance_matrix
@@ -64,9 +64,15 @@ class BelievedRelevance(AbstractRelevance):
         self.num_low_level = learned.num_low_level
 
     def init(self, *, key: PRNGKeyArray) -> Beliefs:
+        return self._without_episodes(self.learned.init(key=key))
+
+    def state_shapes(self) -> PyTree:
+        return jax.eval_shape(self._without_episodes, self.learned.state_shapes())
+
+    def _without_episodes(self, learner: RelevanceLearner) -> Beliefs:
         capacity = self.learned.settings.recent_successes
         return Beliefs(
-            learner=self.learned.init(key=key),
+            learner=learner,
             successes=recent_successes.empty(capacity, self.num_low_level),
             rates=recent_successes.no_episodes(self.num_low_level),
             shift=jnp.zeros(()),

@@ -1,6 +1,7 @@
 """ELLA: a bonus whenever a relevant low-level instruction is completed for the first time."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -111,6 +112,14 @@ class EllaShaper(AbstractRewardShaper):
     """The low-level instructions; None where they are no language of the world."""
 
     def init(self, num_envs: int, *, key: PRNGKeyArray) -> EllaState:
+        return self._before_episodes(num_envs, self.relevance.init(key=key))
+
+    def state_shapes(self, num_envs: int) -> PyTree:
+        """The state as shapes, to put arrays into."""
+        relevance = self.relevance.state_shapes()
+        return jax.eval_shape(partial(self._before_episodes, num_envs), relevance)
+
+    def _before_episodes(self, num_envs: int, relevance: PyTree) -> EllaState:
         num_low_level = self.relevance.num_low_level
         return EllaState(
             ledger=EpisodeLedger(
@@ -123,7 +132,7 @@ class EllaShaper(AbstractRewardShaper):
             ),
             steps=jnp.zeros((), jnp.int32),
             dataset=relevance_dataset.empty(self.num_ids, num_low_level),
-            relevance=self.relevance.init(key=key),
+            relevance=relevance,
             precedence=precedence.nothing_known(num_low_level) if self.in_order else None,
         )
 

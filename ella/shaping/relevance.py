@@ -60,6 +60,10 @@ class AbstractRelevance(eqx.Module):
     def init(self, *, key: PRNGKeyArray) -> PyTree:
         """The state before training."""
 
+    def state_shapes(self) -> PyTree:
+        """The state as shapes, to put arrays into."""
+        return jax.eval_shape(lambda: self.init(key=jax.random.key(0)))
+
     def start_problems(self, state: PyTree) -> dict[str, Bool[Array, ""]]:
         """As `AbstractRewardShaper.start_problems`."""
         return {}
@@ -150,7 +154,7 @@ class LearnedRelevance(AbstractRelevance):
     num_low_level: int = eqx.field(static=True)
     low_tokens: Int32[Array, "L m"]
     level_instructions: Int32[Array, " K"]
-    """The instructions of K levels, as often as levels have them."""
+    """The instructions of K levels, as often as levels have them; none where nothing is learned."""
     num_different: int = eqx.field(static=True)
     """Different ones among them."""
     measure_unsolved: bool = eqx.field(static=True)
@@ -163,7 +167,9 @@ class LearnedRelevance(AbstractRelevance):
         low_level: Language | None = None,
         *,
         measure_unsolved: bool = False,
+        learns: bool = True,
     ):
+        """`learns` off is for a state that was learned before: no levels are drawn."""
         low = low_level or low_level_of(spec).language
         self.measure_unsolved = measure_unsolved
         self.low_level = low
@@ -171,9 +177,9 @@ class LearnedRelevance(AbstractRelevance):
         self.language = spec.language
         self.oracle_spec = spec
         self.num_low_level = low.num_ids
-        self.low_tokens = low.tokens(jnp.arange(low.num_ids))
-        drawn = instructions_of_levels(spec, NUM_LEVELS)
-        self.level_instructions = jnp.asarray(drawn)
+        self.low_tokens = jax.device_put(low.all_tokens)
+        drawn = instructions_of_levels(spec, NUM_LEVELS) if learns else np.zeros(0, np.int32)
+        self.level_instructions = jax.device_put(drawn)
         self.num_different = np.unique(drawn).size
 
     def init(self, *, key: PRNGKeyArray) -> RelevanceLearner:
@@ -195,6 +201,14 @@ class LearnedRelevance(AbstractRelevance):
         return learn_everything(
             settings, learner, data, self.low_tokens, all_relevant, key=train_key
         )
+
+    def state_shapes(self) -> PyTree:
+        # Tracing the beginning in full, with its training, takes a second.
+        def untrained() -> RelevanceLearner:
+            network = relevance_classifier(self.settings.network, key=jax.random.key(0))
+            return relevance_training.start(network)
+
+        return jax.eval_shape(untrained)
 
     def draw_initial(self, *, key: PRNGKeyArray) -> Int32[Array, " C"]:
         """The instructions of initial training: the first different ones of levels in random order,

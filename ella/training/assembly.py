@@ -24,13 +24,18 @@ logger = logging.getLogger(__name__)
 
 
 def build_shaper(
-    task: TaskSpec, settings: TrainingSettings, *, trained: bool = True
+    task: TaskSpec,
+    settings: TrainingSettings,
+    *,
+    trained: bool = True,
+    only_judges: bool = False,
 ) -> AbstractRewardShaper:
     """The shaper of the settings' method, its offline stage run or taken from the cache; or, not
-    `trained`, one of the same shape whose weights are yet to be put in."""
+    `trained`, one of the same shape whose weights are yet to be put in; `only_judges`, without what
+    training alone needs (`ella.methods.method.BuildContext`)."""
     trained_task = settings.trained_task(task)
     method = settings.method.resolved(trained_task)
-    return method.build(BuildContext(trained_task, settings.ppo, trained))
+    return method.build(BuildContext(trained_task, settings.ppo, trained, only_judges))
 
 
 def training_environment(task: TaskSpec, settings: TrainingSettings) -> Environment:
