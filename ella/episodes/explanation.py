@@ -1,13 +1,16 @@
 """Looking inside: what ELLA holds relevant to an instruction, and why."""
 
 from dataclasses import dataclass
+from functools import partial
 
-import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int32, PyTree
 
+from ella.compilation import jit_for_few_calls
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.oracle import low_level_of, oracle_relevance
+from ella.shaping.relevance import AbstractRelevance
 from ella.world.language import Language
 from ella.world.tasks import TaskSpec
 
@@ -57,17 +60,29 @@ def explain(spec: TaskSpec, shaper: EllaShaper, state: EllaState, text: str) -> 
     """What ELLA makes of one instruction. `state` is one seed's; an unknown text is an error."""
     language = spec.language
     instruction_id = language.find(text)
-    ids = jnp.asarray([instruction_id])
-    probability = relevance_map(shaper, state, np.array([instruction_id]))[0]
-    members = relevance_dataset.decompositions(state.dataset, ids, probability.size)[0]
     low = shaper.low_level or low_level_of(spec).language
-    truth = oracle_relevance(spec, ids, low)[0]
+    found = _look_up(shaper.relevance, state, spec, low, np.array([instruction_id], np.int32))
+    probability, members, truth = (np.asarray(part)[0] for part in found)
     judgements = [
         Judgement(low.text(i), float(probability[i]), bool(members[i]), bool(truth[i]))
         for i in range(low.num_ids)
     ]
     judgements.sort(key=lambda judgement: -judgement.probability)
     return Explanation(language.text(instruction_id), bool(members.any()), tuple(judgements))
+
+
+@partial(jit_for_few_calls, static_argnums=(2, 3))
+def _look_up(
+    relevance: AbstractRelevance,
+    state: EllaState,
+    spec: TaskSpec,
+    low: Language,
+    ids: Int32[Array, " N"],
+) -> tuple[Float[Array, "N L"], Bool[Array, "N L"], Bool[Array, "N L"]]:
+    """(probability of relevance, membership in D, true relevance) of every pair."""
+    probability = relevance.probability(state.relevance, ids)
+    members = relevance_dataset.decompositions(state.dataset, ids, low.num_ids)
+    return probability, members, oracle_relevance(spec, ids, low)
 
 
 def spread_instructions(language: Language, most: int) -> np.ndarray:
@@ -79,4 +94,11 @@ def spread_instructions(language: Language, most: int) -> np.ndarray:
 
 def relevance_map(shaper: EllaShaper, state: EllaState, ids: np.ndarray) -> np.ndarray:
     """float32[N, L] probabilities of relevance for a heat map; `state` is one seed's."""
-    return np.asarray(shaper.relevance.probability(state.relevance, jnp.asarray(ids)))
+    return np.asarray(_probability(shaper.relevance, state.relevance, ids))
+
+
+@jit_for_few_calls
+def _probability(
+    relevance: AbstractRelevance, state: PyTree, ids: Int32[Array, " N"]
+) -> Float[Array, "N L"]:
+    return relevance.probability(state, ids)

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool
 
+from ella.compilation import jit_for_few_calls
 from ella.episodes.episode import Marker
 from ella.episodes.video import Mark
 from ella.shaping.ella import EllaShaper, EllaState, EpisodeLedger
@@ -22,12 +23,9 @@ def payment_marker(spec: TaskSpec, shaper: EllaShaper, state: EllaState) -> Mark
     low = shaper.low_level or low_level_of(spec).language
 
     def mark(timesteps: Sequence[Timestep], actions: Sequence[int]) -> list[list[Mark]]:
-        nothing = jnp.zeros((1, low.num_ids), bool)
-        never = jnp.zeros((1, low.num_ids), jnp.int32) if shaper.in_order else None
-        ledger = EpisodeLedger(nothing, nothing, jnp.zeros(1), never)
         trajectory = episode_trajectory(timesteps, actions)
-        _, account = eqx.filter_jit(shaper.account)(replace(state, ledger=ledger), trajectory)
-        completed, earned = np.asarray(account.completed[:, 0]), np.asarray(account.earned[:, 0])
+        begun = replace(state, ledger=empty_ledger(shaper, low.num_ids))
+        completed, earned = (np.asarray(part)[:, 0] for part in _account(shaper, begun, trajectory))
         new = completed & ~np.concatenate([np.zeros_like(completed[:1]), completed[:-1]])
         marks: list[list[Mark]] = []
         for step in range(len(actions)):
@@ -44,29 +42,48 @@ def payment_marker(spec: TaskSpec, shaper: EllaShaper, state: EllaState) -> Mark
     return mark
 
 
+@jit_for_few_calls
+def _account(
+    shaper: EllaShaper, state: EllaState, trajectory: Trajectory
+) -> tuple[Bool[Array, "T 1 L"], Bool[Array, "T 1 L"]]:
+    """What had been completed at every step of an episode, and what the step was paid for."""
+    _, account = shaper.account(state, trajectory)
+    return account.completed, account.earned
+
+
+def empty_ledger(shaper: EllaShaper, num_low_level: int) -> EpisodeLedger:
+    """Of one environment, before an episode."""
+    shape = (1, num_low_level)
+    nothing, owed = jax.device_put((np.zeros(shape, bool), np.zeros(1, np.float32)))
+    never = jax.device_put(np.zeros(shape, np.int32)) if shaper.in_order else None
+    return EpisodeLedger(nothing, nothing, owed, never)
+
+
 def episode_trajectory(timesteps: Sequence[Timestep], actions: Sequence[int]) -> Trajectory:
     """One whole episode [T, 1] of a reset's timestep and those after each of T actions."""
     before, after = timesteps[:-1], timesteps[1:]
     observation = timesteps[0].observation
 
-    def column(values: Sequence[object]) -> jnp.ndarray:
-        return jnp.asarray(np.stack([np.asarray(value) for value in values])[:, None])
+    def column(values: Sequence[object]) -> Any:
+        return np.stack([np.asarray(value) for value in values])[:, None]
 
     def seen(timesteps: Sequence[Timestep]) -> GridObservation:
         views = [timestep.observation.without_instruction for timestep in timesteps]
         return jax.tree.map(lambda *leaves: column(leaves), *views)
 
-    return Trajectory(
+    found = Trajectory(
         observation=seen(before),
         first=column([step == 0 for step in range(len(actions))]),
-        instruction_row=jnp.zeros((len(actions), 1), jnp.int32),
+        instruction_row=column([np.int32(0)] * len(actions)),
         action=column([np.int32(action) for action in actions]),
         reward=column([timestep.reward for timestep in after]),
         terminated=column([timestep.terminated for timestep in after]),
         truncated=column([timestep.truncated for timestep in after]),
         next_observation=seen(after),
         instructions=InstructionTable(
-            ids=jnp.asarray(observation.instruction_id)[None],
-            tokens=jnp.asarray(observation.mission)[None],
+            ids=column([observation.instruction_id])[0],
+            tokens=column([observation.mission])[0],
         ),
     )
+    # Arrays of NumPy, moved as they are: making them with JAX compiles a program for each shape.
+    return jax.device_put(found)
