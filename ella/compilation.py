@@ -22,14 +22,16 @@ def jit_for_one_call(function: Callable[..., Any], **options: Any) -> jax.stages
     return jax.jit(function, **options)
 
 
-def jit_for_few_calls(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def jit_for_few_calls(
+    function: Callable[..., Any], *, level: int = 0, **options: Any
+) -> Callable[..., Any]:
     """`jax.jit` for a function that a person waits for, such as the first level of an episode: on a
-    CPU it is compiled in a third of the time and optimised little. Nothing starts JAX before the
-    first call. Inside another program it is a part of that."""
+    CPU it is compiled in a third of the time and, at level 0, hardly optimised. Nothing starts JAX
+    before the first call. Inside another program it is a part of that."""
 
     @cache
     def compiled() -> jax.stages.Wrapped:
-        return jax.jit(function, compiler_options=_quick_options(), **options)
+        return jax.jit(function, compiler_options=_quick_options(level), **options)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
@@ -47,11 +49,11 @@ def _may_choose() -> bool:
 
 
 @cache
-def _quick_options() -> dict[str, Any]:
+def _quick_options(level: int) -> dict[str, Any]:
     """What makes compilation quick, as far as this version of XLA knows it."""
     if not _may_choose():
         return {}
-    options = {OPTIMISATION_LEVEL: 0, FUSION_EMITTERS: False}
+    options: dict[str, Any] = {OPTIMISATION_LEVEL: level, FUSION_EMITTERS: False}
     try:
         jax.jit(lambda: 0, compiler_options=options).lower().compile()
     except (RuntimeError, ValueError):

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
 
+from ella.compilation import jit_for_few_calls
 from ella.errors import InputError, unknown_name
 from ella.intervals import SHARE, Interval, student_t, wilson
 from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics, act
@@ -67,13 +68,13 @@ def evaluate(
     env = make(policy.spec)
     batch = min(episodes, BATCH)
     level_key, action_key = jax.random.split(held_out_key(seed))
-    generate = jax.jit(lambda key: env.generate(key, batch))
     played: list[tuple[Any, Any, Any]] = []
     for index in range(-(-episodes // batch)):
-        levels = generate(jax.random.fold_in(level_key, index))
+        levels = _levels(env, batch, jax.random.fold_in(level_key, index))
         key = jax.random.fold_in(action_key, index)
         if backend == "ella":
-            played.append(_play(env, mode, policy.network, policy.statistics, levels, key))
+            greedy = np.bool_(mode == "greedy")
+            played.append(_play(env, policy.network, policy.statistics, levels, key, greedy))
         else:
             played.append(_play_in_minigrid(env, mode, policy, levels, key))
     success, reward, length = (
@@ -95,18 +96,25 @@ def success_card(policy: Policy, episodes: int, backends: Sequence[Backend]) -> 
     return found
 
 
-@eqx.filter_jit
+@partial(jit_for_few_calls, static_argnums=(0, 1))
+def _levels(env: Environment, count: int, key: PRNGKeyArray) -> State:
+    return env.generate(key, count)
+
+
+# Most of the time is taken by matrix products, which are no faster for more optimisation.
+@partial(jit_for_few_calls, level=1, static_argnums=0)
 def _play(
     env: Environment,
-    mode: Mode,
     network: ActorCritic,
     statistics: RunningStatistics,
     levels: State,
     key: PRNGKeyArray,
+    greedy: Bool[Array, ""],
 ) -> tuple[Bool[Array, " N"], Float[Array, " N"], Int32[Array, " N"]]:
     """(success, return, length) of one episode on each of N levels."""
     count = levels.step_count.shape[0]
     modulations = network.instruct(env.language.tokens(levels.instruction_id))
+    network = network.ready_to_act()
 
     def unfinished(carry: Any) -> Array:
         return ~carry[2].all()
@@ -115,7 +123,7 @@ def _play(
         states, memory, done, success, reward, time = carry
         observation = jax.vmap(env.observe)(states)
         actions, memory = _decide(
-            network, statistics, mode, observation, memory, modulations,
+            network, statistics, greedy, observation, memory, modulations,
             jax.random.fold_in(key, time),
         )  # fmt: skip
         after = jax.vmap(env.step)(states, actions)
@@ -138,21 +146,22 @@ def _play(
 def _decide(
     network: ActorCritic,
     statistics: RunningStatistics,
-    mode: Mode,
+    greedy: Bool[Array, ""] | bool,
     observation: Observation,
     memory: Memory,
     modulations: Float[Array, "N *K F 2 C"],
     key: PRNGKeyArray,
 ) -> tuple[Int32[Array, " N"], Memory]:
-    """Every environment's action, each by the policy acting alone."""
+    """Every environment's action, each by the policy acting alone. Both modes are one program."""
 
     def one(
         observation: Observation, memory: Memory, modulations: Array, key: PRNGKeyArray
     ) -> tuple[Array, Memory]:
         decision = act(
-            network, statistics, observation, memory, mode, modulations=modulations, key=key
+            network, statistics, observation, memory, "sampled", modulations=modulations, key=key
         )
-        return decision.action, decision.memory
+        best = jnp.argmax(decision.logits).astype(jnp.int32)
+        return jnp.where(greedy, best, decision.action), decision.memory
 
     keys = jax.random.split(key, modulations.shape[0])
     return jax.vmap(one)(observation, memory, modulations, keys)
@@ -176,7 +185,7 @@ def _play_in_minigrid(
         row[: len(words)] = words
     modulations = eqx.filter_jit(type(policy.network).instruct)(policy.network, jnp.asarray(tokens))
     memory = policy.network.initial_memory(count)
-    decide = eqx.filter_jit(partial(_decide, policy.network, policy.statistics, mode))
+    decide = eqx.filter_jit(partial(_decide, policy.network, policy.statistics, mode == "greedy"))
 
     success, reward = np.zeros(count, bool), np.zeros(count)
     length, done = np.zeros(count, np.int32), np.zeros(count, bool)
