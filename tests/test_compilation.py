@@ -1,10 +1,14 @@
-"""Programs that run once are compiled with less optimisation, and compute the same."""
+"""Programs that run once or a few times are optimised less, and compute the same."""
 
 import os
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import pytest
+
+from ella.compilation import jit_for_few_calls
 
 PROGRAM = """
 import jax, numpy as np
@@ -21,14 +25,44 @@ for a, b in zip(jax.tree.leaves(once), jax.tree.leaves(plain), strict=True):
     assert np.array_equal(a, b)
 print(len(jax.tree.leaves(once)))
 """
+QUICK_PROGRAM = """
+import jax, numpy as np
+import ella
+from ella.episodes import trained
+from ella.world import compiled
+
+policy = ella.load_policy("agent:unlock-maze")
+env, key = ella.make(policy.spec), jax.random.key(0)
+
+def played(optimised):
+    made = (lambda one, *static: jax.jit(one.__wrapped__, static_argnums=static)) if optimised \\
+        else (lambda one, *static: one)
+    reset, step = made(compiled.reset, 0), made(compiled.step, 0)
+    begin, decide = made(trained._begin), made(trained._decide, 0)
+    now = reset(env, key)
+    network, modulations, memory = begin(policy.network, now.observation.mission)
+    seen, chance = [now], key
+    for _ in range(12):
+        action, memory, chance = decide(
+            "sampled", network, policy.statistics, now.observation, memory, modulations, chance
+        )
+        now = step(env, now.state, action)
+        seen.append((now, memory))
+    return jax.device_get(seen)
+
+pairs = [*zip(*(jax.tree.leaves(played(optimised)) for optimised in (False, True)), strict=True)]
+assert all(np.array_equal(a, b) for a, b in pairs)
+print(len(pairs))
+"""
 
 
 @pytest.mark.thorough
-def test_networks_start_bit_identical_to_those_of_full_optimisation() -> None:
+@pytest.mark.parametrize("program", [PROGRAM, QUICK_PROGRAM], ids=["networks", "episode"])
+def test_less_optimised_programs_compute_the_very_same(program: str) -> None:
     """In a process of its own, since the tests' own flags choose a level."""
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", program],
         env=environment,
         capture_output=True,
         text=True,
@@ -36,3 +70,10 @@ def test_networks_start_bit_identical_to_those_of_full_optimisation() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 20
+
+
+def test_a_quickly_compiled_function_may_be_part_of_a_program() -> None:
+    double = jit_for_few_calls(lambda x: 2 * x)
+    assert int(double(jnp.int32(3))) == 6
+    assert int(jax.jit(lambda x: double(x) + 1)(jnp.int32(3))) == 7
+    assert jax.vmap(double)(jnp.arange(3)).tolist() == [0, 2, 4]

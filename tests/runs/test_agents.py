@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
@@ -11,10 +12,14 @@ from ella.array_file import load_arrays
 from ella.cli import main
 from ella.intervals import Interval
 from ella.runs.relevance_file import FORMAT_VERSION, KIND, RELEVANCE_FILE, SEEN, TABLE
-from ella.runs.restore import learned_ella
+from ella.runs.restore import has_ella, learned_ella
+from ella.shaping import relevance
 from ella.training.evaluation import evaluate
 
 MAX_BYTES = 15_000_000
+MOST_PROGRAMS = 10
+"""Compiled before an episode is filmed; each takes at least 0.02 s."""
+COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
 def test_every_agent_is_what_its_card_says():
@@ -65,9 +70,35 @@ def test_an_agent_brings_every_decomposition_it_learned():
     assert np.asarray(learned.members).any(axis=-1).sum() == learned.num_seen == 6
 
 
+def test_what_an_agent_learned_is_read_without_drawing_levels(monkeypatch):
+    def draw(*arguments):
+        raise AssertionError("levels are drawn")
+
+    monkeypatch.setattr(relevance, "instructions_of_levels", draw)
+    for name in agents.names():
+        assert has_ella(agents.FOLDER / name)
+        learned_ella(agents.FOLDER / name)
+
+
+@pytest.fixture
+def compiled():
+    """The seconds of every compilation, in a process that has compiled nothing before."""
+    jax.clear_caches()
+    seconds = []
+
+    def listen(event, duration, **_):
+        if event == COMPILED:
+            seconds.append(duration)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield seconds
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
 @pytest.mark.thorough
-def test_an_episode_of_an_agent_shows_what_was_paid(tmp_path, capsys):
+def test_an_episode_of_an_agent_shows_what_was_paid(tmp_path, capsys, compiled):
     assert main(["show", "agent:unlock-maze", "--out", str(tmp_path)]) == 0
+    assert 0 < len(compiled) <= MOST_PROGRAMS
     said = capsys.readouterr().out
     assert "open the" in said
     assert "done" in said

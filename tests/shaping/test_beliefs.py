@@ -122,3 +122,9 @@ def test_settings_that_do_not_go_together_are_refused():
         replace(PAPER_TRAINING, unsolved_share=0.5)
     with pytest.raises(InputError, match="unsolved_share"):
         RelevanceTrainingSettings(unsolved_share=1.0)
+
+
+def test_shapes_of_the_state_are_those_it_starts_with():
+    for relevance in (judge(), judge().learned):
+        started = jax.eval_shape(lambda key, one=relevance: one.init(key=key), jax.random.key(0))
+        assert relevance.state_shapes() == started

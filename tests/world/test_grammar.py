@@ -56,6 +56,8 @@ def test_id_text_tokens_and_arrays_round_trip(name: str) -> None:
     tokens = np.asarray(jax.jit(language.tokens)(ids))
     instructions = jax.device_get(jax.jit(language.decode)(ids))
     assert tokens.shape == (len(ids), language.max_tokens)
+    if language.num_ids < 4_000:
+        np.testing.assert_array_equal(language.all_tokens[ids], tokens)
     texts = [language.text(int(i)) for i in ids]
     assert len(set(texts)) == len(set(ids.tolist()))
     for row, (instruction_id, text) in enumerate(zip(ids, texts, strict=True)):
