@@ -3,16 +3,17 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ella.episodes.payments import episode_trajectory
-from ella.shaping.ella import EllaShaper, EllaState, EpisodeLedger, ella_shaper
+from ella.compilation import jit_for_few_calls
+from ella.episodes.explanation import relevance_map
+from ella.episodes.payments import empty_ledger, episode_trajectory
+from ella.shaping.ella import Account, EllaShaper, EllaState, ella_shaper
 from ella.shaping.oracle import low_level_of
 from ella.shaping.relevance import OracleRelevance
 from ella.shaping.termination import visible_termination
+from ella.trajectory import Trajectory
 from ella.world.state import Timestep
 from ella.world.tasks import TaskSpec
 
@@ -42,30 +43,28 @@ class LedgerView:
     def __init__(self, spec: TaskSpec, judges: Judges) -> None:
         self.language = low_level_of(spec).language
         self._judges = judges
-        self._account = eqx.filter_jit(judges.shaper.account)
 
     def begin(self, timestep: Timestep) -> None:
         """Start an episode with the mission of `timestep`, a reset's."""
         count = self.language.num_ids
-        nothing = jnp.zeros((1, count), bool)
-        ledger = EpisodeLedger(nothing, nothing, jnp.zeros(1))
-        self._state = replace(self._judges.state, ledger=ledger)
+        shaper, state = self._judges.shaper, self._judges.state
+        self._state = replace(state, ledger=empty_ledger(shaper, count))
         self._is_first = True
         self.completed = np.zeros(count, bool)
         self.paid = np.zeros(count, bool)
-        ids = timestep.observation.instruction_id[None]
-        shaper, state = self._judges.shaper, self._judges.state
-        self.relevance = np.asarray(shaper.relevance.probability(state.relevance, ids))[0]
+        ids = np.asarray(timestep.observation.instruction_id)[None]
+        self.relevance = relevance_map(shaper, state, ids)[0]
 
     def step(self, before: Timestep, action: int, after: Timestep) -> tuple[list[str], float]:
         """(the low-level instructions a bonus is paid for, the bonus) of one step. What `before`
         shows completed is paid for with this step, and a success is charged with it."""
         trajectory = episode_trajectory([before, after], [action])
-        trajectory = replace(trajectory, first=jnp.full((1, 1), self._is_first))
-        self._state, account = self._account(self._state, trajectory)
+        first = jax.device_put(np.full((1, 1), self._is_first))
+        shaper, trajectory = self._judges.shaper, replace(trajectory, first=first)
+        self._state, account = _account(shaper, self._state, trajectory)
         self._is_first = False
-        earned = np.asarray(account.earned[0, 0])
-        self.completed = np.asarray(account.completed[0, 0])
+        account = jax.device_get(account)
+        earned, self.completed = account.earned[0, 0], account.completed[0, 0]
         self.paid = self.paid | earned
         texts = [self.language.text(int(i)) for i in np.flatnonzero(earned)]
         return texts, float(account.bonus[0, 0])
@@ -82,3 +81,10 @@ class LedgerView:
             }
             for i in order
         ]
+
+
+@jit_for_few_calls
+def _account(
+    shaper: EllaShaper, state: EllaState, trajectory: Trajectory
+) -> tuple[EllaState, Account]:
+    return shaper.account(state, trajectory)

@@ -52,10 +52,12 @@ def cast_of(name: str, seed_index: int = 0) -> Cast:
         spec = find(name)
         return Cast(spec, "expert", None, true_judges(spec))
     policy = newest_policy(folder, seed_index)
-    judges = true_judges(policy.spec)
+    judges: Judges | None
     if has_ella(folder):
         learned = learned_ella(folder, seed_index)
         judges = Judges(learned.shaper, learned.state, are_learned=True)
+    else:
+        judges = true_judges(policy.spec)
     return Cast(policy.spec, _trained(policy), policy, judges)
 
 
