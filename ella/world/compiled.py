@@ -19,7 +19,7 @@ def reset(env: Environment, key: PRNGKeyArray) -> Timestep:
     return env.reset(key)
 
 
-@partial(jit_for_few_calls, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def step(env: Environment, state: State, action: Int32[Array, ""]) -> Timestep:
     return env.step(state, action)
 
