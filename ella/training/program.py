@@ -65,6 +65,9 @@ class SeedProgram:
         """Train with these shapers from now on. A program that is prepared takes only those that
         differ from its own in the values of arrays."""
         arrays, self._shaper_static = eqx.partition(tuple(shapers), eqx.is_array)
+        # Weights read from a file are strongly typed, those of a new network need not be: without
+        # this a resumed run would be another program, compiled anew.
+        arrays = jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), arrays)
         self._shaper_arrays = jax.device_put(arrays, self._shared)
 
     def prepare(self) -> tuple[tuple[str, ...], ...]:

@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import pytest
 
-from ella.training.program import held_out_key, seed_mesh, training_key
+from ella.training.program import SeedProgram, held_out_key, seed_mesh, training_key
 
 SCRIPT = """
 from functools import partial
@@ -78,3 +79,18 @@ def test_only_devices_that_divide_the_seeds_are_used(seeds, devices, used):
 def test_evaluation_draws_from_another_stream_than_any_training():
     keys = [training_key(seed) for seed in range(50)] + [held_out_key(seed) for seed in range(50)]
     assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 100
+
+
+def test_weights_of_new_networks_and_of_files_make_one_program():
+    new, read = jnp.full(3, 0.0), jnp.zeros(3, jnp.float32)
+    assert new.weak_type != read.weak_type
+    texts = set()
+    for weights in (new, read):
+        program = SeedProgram(
+            lambda weights, key: weights + jax.random.normal(key, (3,)),
+            lambda shapers, states, iteration, numbers: ((states[0] * shapers[0],), ({},)),
+            [weights], [(0,)], seed_mesh([1], jax.devices()[:1]),
+        )  # fmt: skip
+        program.prepare()
+        texts.add(program._lowered.as_text() + program._lowered_start.as_text())
+    assert len(texts) == 1
