@@ -17,7 +17,7 @@ SMALLER = {
     "ella.ELLA(), frames=15_000_000": "TINY_ELLA, **TINY",
     "episodes=1000": "episodes=8",
     'preset="small", frames=100_000': "**TINY",
-    'preset="small", frames=20_000': "**TINY",
+    'preset="small", frames=20_000': "seeds=2, **TINY",
     "jax.random.key(0), 8)": "jax.random.key(0), 2)",
     "steps = 200_000": "steps = 2048",
     "num_envs, steps = 64, 500_000": "num_envs, steps = 4, 256",
