@@ -31,7 +31,8 @@ QUICK_COMPILATION = (
     "--xla_backend_optimization_level=0",
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_cpu_parallel_codegen_split_count=1",
-    "--xla_disable_hlo_passes=simplify-while-loops,while-loop-invariant-code-motion",
+    "--xla_disable_hlo_passes=simplify-while-loops,while-loop-invariant-code-motion"
+    ",while-loop-constant-sinking,reshape-mover,simplify-conditional",
 )
 if not os.environ.get("ELLA_TEST_OPTIMISED"):
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_COMPILATION])
@@ -55,7 +56,6 @@ LONGEST_FIRST = (
     "test_wheel.py",
     "test_relevance.py",
     "test_cli_mixture.py",
-    "test_cli_ella_solvent.py",
     "test_cli_ella.py",
     "test_cli_train.py",
     "test_train.py",
