@@ -52,12 +52,12 @@ gc.set_threshold(100_000, 50, 50)
 LONGEST_FIRST = (
     "test_notebooks.py",
     "test_documentation.py",
-    "test_demo.py",
-    "test_wheel.py",
-    "test_relevance.py",
     "test_cli_mixture.py",
+    "test_demo.py",
     "test_cli_ella.py",
     "test_cli_train.py",
+    "test_wheel.py",
+    "test_relevance.py",
     "test_train.py",
     "test_custom_method.py",
     "test_local_launcher.py",
@@ -70,7 +70,8 @@ LONGEST_FIRST = (
     "test_iteration.py",
     "test_page.py",
 )
-"""Files that take longest are begun first, so that no worker waits long for the other."""
+"""Files that take longest are begun first, so that no worker waits long for the other; the wheel's
+demonstration long after the other one, whose programs it finds in the cache."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
