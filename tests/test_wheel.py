@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,10 +49,11 @@ def run(*words: str | Path, folder: Path, **variables: str) -> str:
 
 
 def empty_environment(folder: Path, *packages: str) -> Path:
-    """The programs of a new virtual environment that has these packages."""
-    run(sys.executable, "-m", "venv", folder, folder=folder.parent)
-    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
-    run(*pip, "--disable-pip-version-check", "-c", CONSTRAINTS, *packages, folder=folder.parent)
+    """The programs of a new virtual environment that has these packages, and not even pip."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder, folder=folder.parent)
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install"]
+    quick = ["--quiet", "--no-compile", "--disable-pip-version-check"]
+    run(*pip, *quick, "-c", CONSTRAINTS, *packages, folder=folder.parent)
     return folder / "bin"
 
 
@@ -71,11 +73,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         if not name.startswith("results/"):
             (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / "source" / name)
-    programs = empty_environment(folder / "builder", "build")
-    run(
-        programs / "python", "-m", "build", "--outdir", folder / "dist", folder / "source",
-        folder=folder, PIP_CONSTRAINT=str(CONSTRAINTS),
-    )  # fmt: skip
+    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    programs = empty_environment(folder / "builder", "build", *requirements)
+    build = [programs / "python", "-m", "build", "--no-isolation", "--outdir", folder / "dist"]
+    run(*build, folder / "source", folder=folder)
     (sdist,) = (folder / "dist").glob("*.tar.gz")
     (wheel,) = (folder / "dist").glob("*.whl")
     return Built(sdist, wheel)
