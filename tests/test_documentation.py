@@ -16,6 +16,7 @@ SMALLER = {
     "ella.ELLA(bonus=0.25), seeds=4, frames=15_000_000": "TINY_ELLA, seeds=2, **TINY",
     "ella.ELLA(), frames=15_000_000": "TINY_ELLA, **TINY",
     "episodes=1000": "episodes=8",
+    "policy, episodes=64": "policy, episodes=4",
     'preset="small", frames=100_000': "**TINY",
     'preset="small", frames=20_000': "seeds=2, **TINY",
     "jax.random.key(0), 8)": "jax.random.key(0), 2)",
