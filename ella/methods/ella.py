@@ -255,7 +255,7 @@ class ELLA(EllaMethod):
     colour: ClassVar[tuple[str, str]] = ("#d55e00", "#ff8533")
     order: ClassVar[int] = 20
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        name: {**table, "relevance": LAPTOP_RELEVANCE if name == "laptop" else SMALL_RELEVANCE}
+        name: {**table, "relevance": SMALL_RELEVANCE if name == "small" else LAPTOP_RELEVANCE}
         for name, table in EllaMethod.presets.items()
     }
     panels: ClassVar[Panels] = Panels(
