@@ -162,16 +162,26 @@ def missions_of_fresh_levels(spec: TaskSpec) -> dict[str, np.ndarray]:
     return {kind: np.array(numbers, np.int32) for kind, numbers in by_kind.items()}
 
 
+COMBO_KINDS = {"open door", "pick", "put", "put door"}
+SEQUENCE_KINDS = {
+    *COMBO_KINDS,
+    *("pick+put", "pick+put door", "open+pick door", "open+put door"),
+}
+
+
 @pytest.mark.thorough
-def test_everything_is_relevant_at_first_to_every_kind_of_mission():
-    """Those of combo-maze, and pairs of them."""
-    spec = find("sequence-maze")
+@pytest.mark.parametrize(
+    ("task", "kinds"),
+    [
+        ("combo-maze", COMBO_KINDS),
+        ("sequence-maze", SEQUENCE_KINDS),
+    ],
+)
+def test_everything_is_relevant_at_first_to_every_kind_of_mission(task, kinds):
+    spec = find(task)
     relevance = LearnedRelevance(spec)
     missions = missions_of_fresh_levels(spec)
-    assert missions.keys() == {
-        *("open door", "pick", "put", "put door"),
-        *("pick+put", "pick+put door", "open+pick door", "open+put door"),
-    }
+    assert missions.keys() == kinds
     everything = jnp.asarray(np.concatenate(list(missions.values())))
 
     def start(key):
