@@ -24,8 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RUNS = [
     ("vector_errands", vector_errands.NAME),
     ("cleanrl_ppo", minigrid_tasks.DOORKEY),
-    *(("sb3_ppo", env) for env in minigrid_tasks.ENVS),
-    ("sb3_recurrent_ppo", minigrid_tasks.DOORKEY),
+    *((recipe, env) for recipe in ("sb3_ppo", "sb3_recurrent_ppo") for env in minigrid_tasks.ENVS),
 ]
 
 
