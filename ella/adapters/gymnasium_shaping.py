@@ -91,6 +91,7 @@ class ShapedVectorEnv(VectorWrapper):
             self._first,
             successes(rewards, terminated, done, infos),
             done,
+            rewards=rewards,
             idle=idle,
             last_observations=with_last(observations, infos),
             owner=self,
@@ -166,6 +167,7 @@ class ShapedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             np.array([self._first]),
             done & success,
             done,
+            rewards=np.array([float(reward)]),
             last_observations=_batch_of_one(observation),
             owner=self,
         )

@@ -43,7 +43,11 @@ low-level instructions each observation shows carried out."""
 KIND = "HostElla"
 FORMAT_VERSION = 3
 NEED_REWARDS = ("insolvent_successes", "success_net_reward")
-"""Measurements that are left out here: HostElla sees successes, not their rewards."""
+"""Measurements that are left out where a trainer tells successes, but not their rewards."""
+
+
+LEAST_REWARD = 1e-6
+"""A success that an environment tells by `is_success` need not be rewarded; to the shaper it is."""
 
 
 class HostElla:
@@ -65,6 +69,9 @@ class HostElla:
         recheck: Whether an instruction that was not relevant when first completed can still be
             paid for once it is.
         neutralise: Whether a success takes the episode's bonuses back with its last reward.
+        solvency: The most a success is charged, as a share of its reward; none for no limit, as in
+            the paper. Without a limit a success long after its bonuses owes more than it brings:
+            30 steps later 1.35 times the bonus with a discount of 0.99, 300 steps later 20 times.
         last_state: Whether what a success's last action completed counts among what it completed.
         relevance: The relevance classifier; its `update_every` is not used.
         first_update: Steps, of all environments together, before the classifier is updated for the
@@ -90,6 +97,7 @@ class HostElla:
         discount: float = 0.99,
         recheck: bool = True,
         neutralise: bool = True,
+        solvency: float | None = None,
         last_state: bool = True,
         relevance: RelevanceSettings | None = None,
         first_update: int = 2_000,
@@ -107,6 +115,8 @@ class HostElla:
             raise InputError(f"success_reward must be > 0, got {success_reward:g}")
         if not 0 < discount <= 1:
             raise InputError(f"discount must lie in (0, 1], got {discount:g}")
+        if solvency is not None and not 0 <= solvency <= 1:
+            raise InputError(f"solvency must lie in [0, 1], got {solvency:g}")
         completions = len(low_level) if max_completions is None else max_completions
         if warning := excess_warning(bonus_share, completions, discount, solution_steps):
             logger.warning(warning)
@@ -134,6 +144,7 @@ class HostElla:
             reward_scale=1.0,
             recheck=recheck,
             neutralise=neutralise,
+            solvency=solvency,
             last_state=last_state,
             num_ids=max_instructions,
         )
@@ -168,6 +179,7 @@ class HostElla:
         success: np.ndarray,
         done: np.ndarray,
         *,
+        rewards: np.ndarray | None = None,
         idle: np.ndarray | None = None,
         last_observations: Any = None,
         owner: object = None,
@@ -180,6 +192,8 @@ class HostElla:
             first: bool[B], whether the observation is its episode's first.
             success: bool[B], whether the action ended the episode with the task solved.
             done: bool[B], whether it ended the episode at all.
+            rewards: float[B], what the environments gave for the action. Needed where `success`
+                holds, with `solvency`, and for what `measurements` tells of successes' rewards.
             idle: bool[B], environments that only reset in this step; they get 0.
             last_observations: Those after the action and before any reset. Needed where `success`
                 holds, with `last_state`.
@@ -206,15 +220,18 @@ class HostElla:
                 met = _meet(self._relevance, state.relevance, ids, self._sentences.tokens[ids])
                 state = replace(state, relevance=met)
             self._state = state
+        if rewards is None and self._shaper.solvency is not None and success.any():
+            raise InputError("with solvency, a success needs rewards")
         shown = np.zeros_like(judged)
         if self._shaper.last_state and success.any():
             if last_observations is None:
                 raise InputError("with last_state, a success needs last_observations")
             shown = self._judged(last_observations, count)
         self._state, bonus, measured = _shape(
-            self._shaper, self._state, judged & ~idle[:, None], shown, ids, first, success, done
-        )
-        self._add(jax.device_get(measured))
+            self._shaper, self._state, judged & ~idle[:, None], shown, ids, first, success, done,
+            np.asarray(success if rewards is None else rewards, np.float32),
+        )  # fmt: skip
+        self._add(jax.device_get(measured), with_rewards=rewards is not None)
         if self._schedule.due(int(count - idle.sum()), int(success.sum())):
             self._learn()
         return np.array(bonus)
@@ -242,8 +259,9 @@ class HostElla:
 
     def measurements(self) -> dict[str, float]:
         """Means since the last call: `bonus_per_episode`, `low_level_completions` per episode,
-        `success_charge`, `decomposition_size` and `instructions_seen`; those without a case are
-        left out."""
+        `success_charge`, `decomposition_size` and `instructions_seen`, and of successes whose
+        rewards are given `success_net_reward` and the share of `insolvent_successes`, which owe
+        more than they may be charged; those without a case are left out."""
         means = {
             name: float(total / count) for name, (total, count) in self._sums.items() if count > 0
         }
@@ -369,9 +387,9 @@ class HostElla:
         self._state = replace(state, relevance=learned)
         self._updates += 1
 
-    def _add(self, measured: Measurements) -> None:
+    def _add(self, measured: Measurements, *, with_rewards: bool) -> None:
         for name, mean in measured.items():
-            if name in NEED_REWARDS:
+            if name in NEED_REWARDS and not with_rewards:
                 continue
             pair = np.array([mean.total, mean.count], np.float64)
             self._sums[name] = self._sums.get(name, 0) + pair
@@ -392,8 +410,10 @@ def _shape(
     first: Bool[np.ndarray, " B"],
     success: Bool[np.ndarray, " B"],
     done: Bool[np.ndarray, " B"],
+    rewards: Float[np.ndarray, " B"],
 ) -> tuple[EllaState, Float[Array, " B"], Measurements]:
-    """One step. ELLA reads judgements, instructions' ids, first steps and successes only."""
+    """One step. ELLA reads judgements, instructions' ids, first steps, successes and what these
+    are rewarded with."""
     solved, ended = jnp.asarray(success), jnp.asarray(done)
     unused = jnp.zeros((1, ids.size), jnp.int32)
     trajectory = Trajectory(
@@ -401,7 +421,7 @@ def _shape(
         first=jnp.asarray(first)[None],
         instruction_row=jnp.arange(ids.size, dtype=jnp.int32)[None],
         action=unused,
-        reward=solved[None].astype(jnp.float32),
+        reward=jnp.where(solved, jnp.maximum(rewards, LEAST_REWARD), 0.0)[None],
         terminated=solved[None],
         truncated=(ended & ~solved)[None],
         next_observation=JudgedObservation(jnp.asarray(judged_after)[None]),

@@ -96,6 +96,7 @@ class ShapedVecEnv(VecEnvWrapper):
             self._first,
             success & dones,
             dones,
+            rewards=rewards,
             last_observations=with_rows(observations, last),
             owner=self,
         )

@@ -141,6 +141,7 @@ def learn(
                     first,
                     success,
                     done,
+                    rewards=reward,
                     last_observations=with_last(after, infos),  # after it, before any reset
                 )
             for index in np.flatnonzero(done).tolist():

@@ -54,6 +54,7 @@ def host_ella(env: str, seed: int, discount: float) -> HostElla:
         bonus_share=0.02,
         solution_steps=SOLUTION_STEPS,
         discount=discount,
+        solvency=0.5,  # the first successes take hundreds of steps
         relevance=RelevanceSettings(network=RelevanceNetworkSettings(hidden_size=32)),
         max_instructions=32,
         max_words=MAX_WORDS,

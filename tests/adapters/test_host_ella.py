@@ -54,11 +54,12 @@ def test_step_by_step_it_pays_what_the_compiled_program_pays():
         reward_scale=1.0,
         recheck=True,
         neutralise=True,
+        solvency=0.4,
         last_state=False,
         num_ids=spec.language.num_ids,
     )
     host = HostElla(
-        told.instructions, told.judge, last_state=False, success_reward=0.5,
+        told.instructions, told.judge, last_state=False, success_reward=0.5, solvency=0.4,
         **(SIZES | PAYING | {"bonus_share": 0.2, "max_words": 16}),
     )  # fmt: skip
     world = ella.make(spec)
@@ -83,8 +84,13 @@ def test_step_by_step_it_pays_what_the_compiled_program_pays():
         bonuses += (np.array(shaped) / 4.0 - own).tolist()
     assert successes >= 3
     state = program.init(1, key=jax.random.key(0))
-    state, expected, _ = jax.jit(program.shape)(state, one_after_another(episodes))
+    state, expected, measured = jax.jit(program.shape)(state, one_after_another(episodes))
     np.testing.assert_allclose(bonuses, expected[:, 0], atol=1e-6)
+    told_of = host.measurements()
+    for name in ("insolvent_successes", "success_net_reward"):
+        mean = measured[name]
+        assert told_of[name] == pytest.approx(float(mean.total / mean.count), abs=1e-6)
+    assert 0 < told_of["insolvent_successes"] < 1, "some are charged in full, some are not"
     for text in host.solved():
         row = relevance_dataset.decompositions(
             state.dataset, jnp.array([spec.language.find(text)]), low.num_ids
@@ -299,6 +305,10 @@ def test_misuse_is_one_line():
     solved = [standing_at("bakery"), ["go"], np.ones(1, bool), np.ones(1, bool)]
     with pytest.raises(InputError, match="last_observations"):
         host.shape(*solved, np.ones(1, bool))
+    solvent = errands_ella(solvency=0.5)
+    solvent.start(1)
+    with pytest.raises(InputError, match="a success needs rewards"):
+        solvent.shape(*solved, np.ones(1, bool))
     with pytest.raises(InputError, match="start"):
         host.shape(solved[0], ["go"] * 2, *[np.ones(2, bool)] * 3)
     blind = HostElla(LOW_LEVEL, lambda observations: np.zeros((1, 3), bool), **SIZES)
@@ -313,6 +323,7 @@ def test_misuse_is_one_line():
         (LOW_LEVEL, {"solution_steps": 0}, "solution_steps must be >= 1, got 0"),
         (LOW_LEVEL, {"max_completions": 0}, "max_completions must be >= 1, got 0"),
         (LOW_LEVEL, {"discount": 1.5}, "discount must lie in"),
+        (LOW_LEVEL, {"solvency": 1.5}, "solvency must lie in"),
         ([], {}, "at least one instruction"),
         ("visit", {}, "must be a list"),
         (["rest", "Rest!"], {}, "same words"),
