@@ -13,13 +13,11 @@ from ella.compilation import jit_for_few_calls
 PROGRAM = """
 import jax, numpy as np
 from ella.compilation import jit_for_one_call
-from ella.networks.actor_critic import ActorCritic
-from ella.networks.settings import NetworkSettings
+from ella.networks.relevance import relevance_classifier
+from ella.networks.settings import RelevanceNetworkSettings
 
-settings = NetworkSettings(
-    variant="onehot", width=8, instruction_width=8, memory_width=8, head_width=8, blocks=1
-)
-draw = lambda key: ActorCritic(settings, key=key)
+settings = RelevanceNetworkSettings(hidden_size=16, output_size=8)
+draw = lambda key: relevance_classifier(settings, key=key)
 once, plain = (one(draw)(jax.random.key(0)) for one in (jit_for_one_call, jax.jit))
 for a, b in zip(jax.tree.leaves(once), jax.tree.leaves(plain), strict=True):
     assert np.array_equal(a, b)
@@ -71,7 +69,7 @@ def test_less_optimised_programs_compute_the_same(program: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 20
+    assert int(done.stdout) > 5
 
 
 def test_a_quickly_compiled_function_may_be_part_of_a_program() -> None:

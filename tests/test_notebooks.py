@@ -2,7 +2,7 @@
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +10,12 @@ import numpy as np
 import pytest
 
 from ella.methods import registry
-from ella.training import presets
-from ella.training.settings import LogSettings
 from ella.world import tasks
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 MARKER = re.compile(r"^# %%(?: \[(markdown)\])?$", re.M)
 SMALLEST = "smoke"
-# Of all presets' learners the one that is compiled in the least time, with few environments, since
-# programs compiled for tests are slow.
-SMALLEST_SETTINGS = replace(
-    presets.PRESETS[SMALLEST],
-    frames=2560,
-    ppo=replace(presets.LAPTOP_PPO, num_envs=16, minibatch_frames=160, pool_size=16),
-    log=LogSettings(every=1280),
-)
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,6 @@ def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[s
     plt.switch_backend("agg")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("NOTEBOOK_SCALE", SMALLEST)
-    monkeypatch.setitem(presets.PRESETS, SMALLEST, SMALLEST_SETTINGS)
     path = ROOT / "notebooks" / f"{name}.py"
     names: dict[str, Any] = {"__name__": "__main__"}
     try:

@@ -112,7 +112,7 @@ def test_installed_wheel_runs_the_demo(built: Built, tmp_path: Path) -> None:
     version = run(programs / "ella", "--version", folder=elsewhere, **home)
     assert version == f"ella {ella.__version__}\n"
     assert "unlock-small" in run(programs / "ella", "tasks", folder=elsewhere, **home)
-    words = ("demo", "--preset", "smoke", "--frames", "1280", "--seeds", "1", "--out", "out")
+    words = ("demo", "--preset", "smoke", "--frames", "1280", "--seeds", "2", "--out", "out")
     printed = run(programs / "ella", *words, folder=elsewhere, **home)
     written = [elsewhere / path for path in re.findall(r"^wrote (.+)$", printed, re.MULTILINE)]
     assert {path.suffix for path in written} == {".png", ".gif"}

@@ -21,8 +21,8 @@ from ella.errors import InputError
 from ella.networks.termination import TerminationTable
 from ella.offline.termination_examples import TerminationExamples, with_locked_room
 from ella.offline.train_termination import TerminationModel
-from ella.shaping.termination import visible_termination
-from ella.world.encoding import DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
+from ella.shaping.termination import AGENT_CELL, visible_termination
+from ella.world.encoding import DROP, EMPTY, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
 from ella.world.environment import Environment, make
 from ella.world.language import Language
 from ella.world.state import GridObservation
@@ -122,16 +122,22 @@ def count_false_alarms(
 ) -> dict[str, float]:
     """What the classifier finds completed on ordinary views, against the truth.
 
-    per_view: false alarms in a view, all instructions together. false_completions,
+    per_view: false alarms in a view, all instructions together; per_view_carrying: the same where
+    the agent carries something, which no expert of "go to" does. false_completions,
     true_completions: low-level instructions that an episode completes by mistake (at its first
     alarm the view did not show it) and rightly. Episodes last until they end or are cut off.
     """
     threshold = 0.0 if model.threshold is None else float(model.threshold)
     alarms, false, true, ends, views = 0, 0, 0, 0, 0
+    carrying, alarms_carrying = 0, 0
     for part in episodes:
         margins, truth = _judged(model, language, part)
         fires = margins > threshold
-        alarms += int((fires & ~truth).sum())
+        wrong = (fires & ~truth).sum(-1)
+        carries = part.images[:, :, *AGENT_CELL, 0] != EMPTY
+        alarms += int(wrong.sum())
+        alarms_carrying += int(wrong[carries].sum())
+        carrying += int(carries.sum())
         views += part.first.size
         ends += int(part.first.sum())
         new = fires & ~_earlier_in_episode(fires, part.first)
@@ -140,6 +146,7 @@ def count_false_alarms(
     return {
         "threshold": threshold,
         "per_view": alarms / views,
+        "per_view_carrying": alarms_carrying / max(1, carrying),
         "false_completions": false / ends,
         "true_completions": true / ends,
         "steps_per_episode": views / ends,

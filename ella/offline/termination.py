@@ -59,6 +59,8 @@ HELD_OUT_SHARE = 0.1
 """Of a user's examples, for validation."""
 ORDINARY = 1
 """Folded into the seed for ordinary views, which no other draw shares."""
+LEAST_RECALL = 0.5
+"""A threshold that leaves less of the completions is warned of."""
 
 
 @dataclass(frozen=True)
@@ -149,15 +151,25 @@ def termination_classifier(
         jax.eval_shape(lambda key: _empty(settings, key=key), jax.random.key(0)),
         compute,
     )
-    log_accuracy(
-        f"termination classifier of {_names(tasks)}",
-        record["accuracy"],
-        "train it on more episodes or for more steps (its settings episodes, epochs, max_steps), "
-        "or from better examples",
+    log_quality(f"termination classifier of {_names(tasks)}", record, settings.false_alarms)
+    return TrainedTermination(task, model, record, language)
+
+
+def log_quality(what: str, record: dict[str, Any], false_alarms: float) -> None:
+    """Log how a classifier did; warn if bonuses are close to noise, or if its threshold leaves few
+    of them."""
+    remedy = (
+        "train it on more episodes or for more steps (its settings episodes, epochs, max_steps)"
     )
+    if false_alarms > 0 and record["recall"] < LEAST_RECALL:
+        logger.warning(
+            f"{what}: at most {false_alarms:g} false alarms a view leave it {record['recall']:.1%} "
+            f"of completions, so few bonuses are paid; raise its setting false_alarms, or {remedy}"
+        )
+    else:
+        log_accuracy(what, record["accuracy"], f"{remedy}, or from better examples")
     if counted := record.get("false_alarms"):
         logger.info("%.2g false completions an ordinary episode", counted["false_completions"])
-    return TrainedTermination(task, model, record, language)
 
 
 def _names(tasks: tuple[TaskSpec, ...]) -> str:

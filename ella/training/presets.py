@@ -57,7 +57,11 @@ PRESETS = {
     "laptop": TrainingSettings(
         frames=115_200, ppo=LAPTOP_PPO, log=LogSettings(every=6_400, checkpoint_every=57_600)
     ),
-    "smoke": TrainingSettings(frames=6_400, ppo=SMALL_PPO, log=SMALL_LOG),
+    "smoke": TrainingSettings(
+        frames=2_560,
+        ppo=replace(LAPTOP_PPO, num_envs=16, minibatch_frames=160, pool_size=16),
+        log=LogSettings(every=1_280, checkpoint_every=128_000),
+    ),
 }
 """By name, with plain PPO."""
 

@@ -1,5 +1,6 @@
 """False alarms on ordinary views, and the threshold that limits them."""
 
+import logging
 from dataclasses import replace
 
 import jax
@@ -12,6 +13,7 @@ from ella.networks.settings import TerminationNetworkSettings
 from ella.offline import false_alarms
 from ella.offline.false_alarms import OrdinaryEpisodes, calibrated, count_false_alarms
 from ella.offline.settings import TerminationTrainingSettings
+from ella.offline.termination import log_quality
 from ella.offline.train_termination import empty_model
 from ella.shaping.low_level import channels_of, low_level_language
 from ella.shaping.termination import visible_termination
@@ -41,10 +43,11 @@ def episodes() -> OrdinaryEpisodes:
     return OrdinaryEpisodes(images, first)
 
 
-def by_hand(model, episodes: OrdinaryEpisodes, threshold: float) -> tuple[int, int, int]:
-    """(false alarms, first alarms that are false, first alarms that are true), one by one."""
+def by_hand(model, episodes: OrdinaryEpisodes, threshold: float) -> tuple[int, int, int, int]:
+    """(false alarms, first alarms that are false, first alarms that are true, false alarms while
+    something is carried), one by one."""
     scores_of = jax.jit(lambda images: model.table(LOW).scores(images))
-    alarms = false = true = 0
+    alarms = false = true = carrying = 0
     for env in range(ENVS):
         fired: set[int] = set()
         scores = np.asarray(scores_of(jnp.asarray(episodes.images[:, env])))
@@ -56,20 +59,24 @@ def by_hand(model, episodes: OrdinaryEpisodes, threshold: float) -> tuple[int, i
             now = set(np.flatnonzero(scores[t, :, 1] - scores[t, :, 0] > threshold))
             shown = set(np.flatnonzero(truth[t]))
             alarms += len(now - shown)
+            if episodes.images[t, env, 3, 6, 0] != 1:
+                carrying += len(now - shown)
             false += len(now - shown - fired)
             true += len((now & shown) - fired)
             fired |= now
-    return alarms, false, true
+    return alarms, false, true, carrying
 
 
 def test_counts_equal_plain_loops(model, episodes):
     found = count_false_alarms(model, LOW, (episodes,))
-    alarms, false, true = by_hand(model, episodes, 0.0)
+    alarms, false, true, carrying = by_hand(model, episodes, 0.0)
+    in_hand = int((episodes.images[:, :, 3, 6, 0] != 1).sum())
     number = STEPS // 5 * ENVS
-    assert alarms > 0
+    assert alarms > carrying > 0
     assert found == pytest.approx(
         {
             "threshold": 0.0, "per_view": alarms / (STEPS * ENVS),
+            "per_view_carrying": carrying / in_hand,
             "false_completions": false / number, "true_completions": true / number,
             "steps_per_episode": 5, "episodes": number,
         }
@@ -107,6 +114,26 @@ def test_ordinary_views_come_from_both_layouts():
     assert all(part.first[0].all() and part.first.sum() >= 16 for part in found)
     with pytest.raises(InputError, match="putnext"):
         false_alarms.ordinary_episodes((find("putnext-maze"),), 8, key=jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("recall", "false_alarms", "warning"),
+    [
+        (0.07, 1e-4, "at most 0.0001 false alarms a view leave it 7.0% of completions"),
+        (0.07, 0.0, "barely better than chance"),
+        (0.97, 1e-4, None),
+    ],
+)
+def test_a_threshold_that_leaves_few_completions_is_warned_of(
+    recall, false_alarms, warning, caplog
+):
+    caplog.set_level(logging.INFO, "ella")
+    counted = {"false_completions": 0.25}
+    record = {"recall": recall, "accuracy": (1 + recall) / 2, "false_alarms": counted}
+    log_quality("classifier of goto-room", record, false_alarms)
+    warned = [entry for entry in caplog.records if entry.levelno == logging.WARNING]
+    assert [warning in entry.message for entry in warned] == [True] * (warning is not None)
+    assert "0.25 false completions an ordinary episode" in caplog.messages
 
 
 def test_settings():
