@@ -184,6 +184,10 @@ TASKS: dict[str, TaskSpec] = {
             low_level="goto-maze",
         ),
         TaskSpec(
+            "sequence-room", ("pickup", "putnext"), cols=1, unique_objects=True, form="sequence",
+            low_level="goto-room",
+        ),
+        TaskSpec(
             "goto-small", ("goto",), cols=1, room_size=6, distractors=3, agent_first=True
         ),
         TaskSpec(
@@ -196,8 +200,8 @@ TASKS: dict[str, TaskSpec] = {
         ),
     )
 }  # fmt: skip
-"""The paper's tasks by name, and small ones that two CPU cores learn within minutes; `register`
-adds more."""
+"""The paper's tasks by name, one to practise sequences on, and small ones that two CPU cores learn
+within minutes; `register` adds more."""
 
 
 def register(spec: TaskSpec) -> TaskSpec:

@@ -34,8 +34,8 @@ def test_tasks_have_their_horizons() -> None:
         "goto-room": (64,), "goto-maze": (128,), "open-maze": (128,), "pick-maze": (128,),
         "opengoto-maze": (128,), "putnext-room": (128,), "putnext-maze": (256,),
         "unlock-maze": (128,), "openpick-maze": (256,), "combo-maze": (128, 256),
-        "sequence-maze": (256, 384, 512), "goto-small": (36,), "pick-small": (50,),
-        "unlock-small": (50,),
+        "sequence-maze": (256, 384, 512), "sequence-room": (128, 192, 256), "goto-small": (36,),
+        "pick-small": (50,), "unlock-small": (50,),
     }  # fmt: skip
 
 
