@@ -7,7 +7,7 @@ follows, whose biases are too: 1,057,160. The one-hot variant adds 17 input chan
 8,704 weights in the first convolution.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import equinox as eqx
@@ -29,10 +29,12 @@ from ella.world.state import Observation
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Memory:
-    """What the LSTM carries from step to step."""
+    """What the LSTM carries from step to step, and with two clauses how far it has moved on."""
 
     hidden: Float[Array, "*B M"]
     cell: Float[Array, "*B M"]
+    moved_on: Float[Array, "*B 1"] | None = None
+    """From 0, only the first of two clauses counts, to 1, only the second; None for one clause."""
 
     def cleared(self, first: Bool[Array, "*B"]) -> "Memory":
         """Zero where an episode begins."""
@@ -90,8 +92,8 @@ class ActorCritic(eqx.Module):
     memory: LSTM
     actor: TanhHead
     critic: TanhHead
-    attention: Linear | None
-    """From the memory, whether to attend to the first of two clauses; None for one."""
+    switch: Linear | None
+    """From the memory, whether to move on to the second of two clauses; None for one."""
     config: NetworkSettings = eqx.field(static=True)
 
     def __init__(self, config: NetworkSettings, *, key: PRNGKeyArray):
@@ -105,11 +107,11 @@ class ActorCritic(eqx.Module):
         self.memory = LSTM(width, memory, key=keys[3])
         self.actor = TanhHead(memory, config.head_width, NUM_ACTIONS, key=keys[4])
         self.critic = TanhHead(memory, config.head_width, 1, key=keys[5])
-        self.attention = None
+        self.switch = None
         if config.clauses == 2:
-            attention = Linear(memory, 1, key=jax.random.fold_in(key, 6))
-            # An episode, its memory being empty, begins with the first clause.
-            self.attention = eqx.tree_at(lambda layer: layer.bias, attention, jnp.full(1, 2.0))
+            switch = Linear(memory, 1, key=jax.random.fold_in(key, 6))
+            # A new network moves on in about a hundred steps.
+            self.switch = eqx.tree_at(lambda layer: layer.bias, switch, jnp.full(1, -5.0))
         self.config = config
 
     def ready_to_act(self) -> "ActorCritic":
@@ -134,7 +136,7 @@ class ActorCritic(eqx.Module):
 
     def initial_memory(self, *batch: int) -> Memory:
         zeros = jnp.zeros((*batch, self.config.memory_width))
-        return Memory(zeros, zeros)
+        return Memory(zeros, zeros, None if self.switch is None else jnp.zeros((*batch, 1)))
 
     def instruct(self, tokens: Int32[Array, "R L"]) -> Float[Array, "R *K N 2 C"]:
         """What each instruction does to each modulated block; with two clauses, each of them in
@@ -176,12 +178,17 @@ class ActorCritic(eqx.Module):
         self, seen: Float[Array, "..."], memory: Memory, first: Bool[Array, "*B"]
     ) -> Memory:
         """One step of the memory, cleared before it where `first`. Of two clauses [*B 2 M4] it gets
-        a mean whose weights it chose itself at the step before."""
+        the first until it moves on to the second, which it decides itself at every step; it may
+        move on in part, and never goes back."""
         memory = memory.cleared(first)
-        if self.attention is not None:
-            share = jax.nn.sigmoid(self.attention(memory.hidden, self.config.compute_dtype))
-            seen = share * seen[..., 0, :] + (1 - share) * seen[..., 1, :]
-        return self.memory.step(seen, memory, self.config.compute_dtype)
+        dtype, moved_on = self.config.compute_dtype, memory.moved_on
+        if self.switch is not None:
+            assert moved_on is not None
+            moves = jax.nn.sigmoid(self.switch(memory.hidden, dtype).astype(jnp.float32))
+            moved_on = moved_on + (1 - moved_on) * moves
+            share = moved_on.astype(seen.dtype)
+            seen = (1 - share) * seen[..., 0, :] + share * seen[..., 1, :]
+        return replace(self.memory.step(seen, memory, dtype), moved_on=moved_on)
 
     def remember_all(
         self,
@@ -192,7 +199,7 @@ class ActorCritic(eqx.Module):
         unroll: int = 1,
     ) -> Float[Array, "T B M"]:
         """The hidden states of T steps of `remember`."""
-        if self.attention is not None:
+        if self.switch is not None:
 
             def step(memory: Memory, now: tuple[Array, Array]) -> tuple[Memory, Array]:
                 memory = self.remember(now[0], memory, now[1])

@@ -136,12 +136,11 @@ def collect(
             "next_observation": transition.next_observation.without_instruction,
             "fingerprint": transition.fingerprint,
             "reused": transition.reused,
-            "hidden": memory.hidden,
-            "cell": memory.cell,
+            "memory": memory,
         }
 
     (last_vector, last_memory), steps = jax.lax.scan(step, (vector, memory), noise)
-    after = Memory(steps.pop("hidden"), steps.pop("cell"))
+    after = steps.pop("memory")
     reused, episode_length = steps.pop("reused"), steps.pop("episode_length")
     trajectory = Trajectory(instructions=instructions, **steps)
     log_probs = jax.nn.log_softmax(network.logits(after.hidden))

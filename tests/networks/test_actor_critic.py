@@ -224,23 +224,31 @@ def test_a_clause_is_seen_alike_wherever_it_stands() -> None:
     assert not np.allclose(alone[1], before[1])
 
 
-def test_the_memory_chooses_the_clause_it_attends_to() -> None:
+def test_the_memory_decides_when_to_move_on_to_the_second_clause() -> None:
     network = tiny(jax.random.key(0), clauses=2)
     steps, rows, width = 5, 3, network.config.memory_width
     keys = jax.random.split(jax.random.key(1), 4)
     seen = jax.random.normal(keys[0], (steps, rows, 2, 4 * width))
     first = jax.random.bernoulli(keys[1], 0.3, (steps, rows))
-    memory = Memory(*jax.random.normal(keys[2], (2, rows, width)))
-    found = eqx.filter_jit(ActorCritic.remember_all)(network, seen, memory, first)
-    weight, bias = network.attention.weight, network.attention.bias
+    begun = Memory(
+        *jax.random.normal(keys[2], (2, rows, width)), jax.random.uniform(keys[3], (rows, 1))
+    )
+    found = eqx.filter_jit(ActorCritic.remember_all)(network, seen, begun, first)
+    weight, bias = network.switch.weight, network.switch.bias
+    memory = begun
     for step in range(steps):
         memory = memory.cleared(first[step])
-        share = 1 / (1 + jnp.exp(-(memory.hidden @ weight + bias)))
-        assert (share[first[step]] > 0.8).all()
-        mixed = share * seen[step, :, 0] + (1 - share) * seen[step, :, 1]
-        memory = network.memory.step(mixed, memory, "float32")
+        assert (memory.moved_on[first[step]] == 0).all()
+        stays = 1 / (1 + jnp.exp(memory.hidden @ weight + bias))
+        moved_on = 1 - (1 - memory.moved_on) * stays
+        assert (moved_on >= memory.moved_on).all()
+        assert (moved_on[first[step]] < 0.02).all(), "an episode begins with the first clause"
+        mixed = (1 - moved_on) * seen[step, :, 0] + moved_on * seen[step, :, 1]
+        memory = dataclasses.replace(
+            network.memory.step(mixed, memory, "float32"), moved_on=moved_on
+        )
         np.testing.assert_allclose(found[step], memory.hidden, atol=1e-5)
     assert first.any()
-    slope = jax.grad(lambda layer: eqx.tree_at(lambda n: n.attention, network, layer)
-                     .remember_all(seen, memory, first).sum())(network.attention)  # fmt: skip
+    slope = jax.grad(lambda layer: eqx.tree_at(lambda n: n.switch, network, layer)
+                     .remember_all(seen, begun, first).sum())(network.switch)  # fmt: skip
     assert jnp.abs(slope.weight).max() > 0
