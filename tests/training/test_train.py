@@ -122,6 +122,7 @@ class Rent(ella.Method):
         return RentShaper(self.rent)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_pure_function_of_a_sum_of_methods_trains_as_the_program_for_any_numbers(result):
     """A sweep whose rows that pay nothing are the seeds of `result`, in which PPO's numbers are
