@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,6 +78,13 @@ demonstration long after the other one, whose programs it finds in the cache."""
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A machine that is given less time than all tests take leaves out the last thorough ones."""
+    until = os.environ.get("ELLA_TEST_UNTIL")
+    if until is not None and time.time() > float(until) and item.get_closest_marker("thorough"):
+        pytest.skip("ELLA_TEST_UNTIL is over")
 
 
 @pytest.fixture(scope="session")
