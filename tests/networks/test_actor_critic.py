@@ -126,6 +126,8 @@ def test_policy_acts_alone_as_in_a_batch_with_the_same_statistics(clauses: int) 
     network = tiny(jax.random.key(0), clauses=clauses)
     image, tokens = inputs(1, 3)
     memory = Memory(*jax.random.normal(jax.random.key(3), (2, 3, 8)))
+    if clauses == 2:
+        memory = dataclasses.replace(memory, moved_on=jnp.array([[0.0], [0.3], [1.0]]))
     observation = Observation(
         image=image[0],
         direction=jnp.zeros(3, int),
