@@ -119,6 +119,7 @@ def compare(
         for method in METHODS
         if str(seed) not in table["runs"][method]
     ]
+    print(f"{len(missing)} agents to train, {workers} at a time", flush=True)
     for run, found in _rows(train, missing, workers):
         method = ELLA if run.shaped else PLAIN
         table["runs"][method][str(run.seed)] = found
