@@ -64,9 +64,9 @@ class Scale:
     def chance(self, probability: float, *shape: int) -> Array:
         return jnp.asarray(self._rng.random((self.seeds, *shape), np.float32) < probability)
 
-    def images(self, *shape: int, dtype: str = "uint8") -> Array:
+    def images(self, *shape: int) -> Array:
         drawn = self._rng.integers(0, CELL_VALUES, (self.seeds, *shape, 7, 7, 3), np.int32)
-        return jnp.asarray(drawn.astype(dtype))
+        return jnp.asarray(drawn.astype(np.uint8))
 
     def filled(self, build: Callable[[], PyTree]) -> PyTree:
         """The parameters `build` would make, all of them random and small."""
@@ -203,9 +203,10 @@ def convolution_case(grid: int, pool: int) -> Callable[[Scale], Case]:
 
 def first_case(s: Scale) -> Case:
     def call(norm: Normalisation, weight: Array, image: Array) -> Array:
-        return norm.pooled(film.convolved_windows(image, weight.astype(s.dtype)), None)[0]
+        x = film.convolved_windows(image, weight.astype(s.dtype), "paper")
+        return norm.pooled(x, None)[0]
 
-    image = s.images(s.steps, s.rows, dtype=s.dtype)
+    image = s.images(s.steps, s.rows)
     return Case(call, (s.norm(), s.normal(12, s.width)), (image,))
 
 

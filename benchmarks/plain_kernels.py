@@ -14,7 +14,7 @@ from jaxtyping import Array, PyTree
 from ella.networks import film, language, linear, recurrence, termination
 from ella.networks.normalisation import Normalisation
 from ella.networks.orthogonal import StridedConvolution
-from ella.networks.settings import TerminationNetworkSettings
+from ella.networks.settings import TerminationNetworkSettings, Variant
 from ella.shaping.oracle import low_level_of
 from ella.shaping.termination import AbstractTermination
 from ella.world.state import GridObservation
@@ -110,8 +110,9 @@ def pooled(self: Normalisation, x: Array, running: PyTree) -> tuple[Array, PyTre
     return y.max(axis=-2), found
 
 
-def convolved_windows(image: Array, matrix: Array) -> Array:
+def convolved_windows(packed: Array, matrix: Array, variant: Variant) -> Array:
     kernel = matrix.reshape(2, 2, -1, matrix.shape[-1])
+    image = film.channels_of(packed, variant, str(matrix.dtype))
     return by_window(convolution(image, kernel), film.POOL)
 
 

@@ -11,12 +11,14 @@ from ella.networks.film import (
     FiLMTail,
     Stem,
     assembled,
+    channels_of,
     convolved,
-    encode_image,
     on_grid,
+    packed_cells,
     pooled_patches,
 )
 from ella.networks.normalisation import EPSILON
+from ella.networks.settings import Variant
 
 
 def reference_convolution(x: jax.Array, convolution: Convolution) -> jax.Array:
@@ -77,16 +79,20 @@ def test_a_grid_s_matrix_has_the_convolution_s_gradient(grid: int, pool: int) ->
     np.testing.assert_allclose(got, want, atol=1e-4)
 
 
+def encoded(image: np.ndarray, variant: Variant) -> jax.Array:
+    return channels_of(packed_cells(jnp.asarray(image), variant), variant, "float32")
+
+
 def test_onehot_encoding() -> None:
     image = np.random.default_rng(0).integers(0, [11, 6, 3], (2, 7, 7, 3)).astype(np.uint8)
-    got = np.asarray(encode_image(jnp.asarray(image), "onehot", "float32"))
+    got = np.asarray(encoded(image, "onehot"))
     assert got.shape == (2, 7, 7, 20)
     assert set(np.unique(got)) == {0.0, 1.0}
     np.testing.assert_array_equal(got[..., :11].argmax(-1), image[..., 0])
     np.testing.assert_array_equal(got[..., 11:17].argmax(-1), image[..., 1])
     np.testing.assert_array_equal(got[..., 17:].argmax(-1), image[..., 2])
     np.testing.assert_array_equal(got.sum(-1), 3)
-    np.testing.assert_array_equal(encode_image(jnp.asarray(image), "paper", "float32"), image)
+    np.testing.assert_array_equal(encoded(image, "paper"), image)
 
 
 def plain_norm(x: jax.Array, layer: eqx.Module) -> jax.Array:
@@ -113,7 +119,7 @@ def test_trunk_against_a_plain_implementation() -> None:
             .reshape(T, B, x.shape[2] // 2, x.shape[3] // 2, C)
         )
 
-    x = encode_image(jnp.asarray(image), "onehot", "float32")
+    x = encoded(image, "onehot")
     x = pool(plain_norm(grid(x, stem.first), stem.first_norm))
     x = pool(plain_norm(grid(x, stem.second), stem.second_norm))
     want = grid(plain_norm(grid(x, stem.third), stem.third_norm), stem.fourth)
