@@ -59,7 +59,7 @@ class Normalisation(eqx.Module):
         """relu(normalised x), and the batch's moments as `affine` returns them."""
         x = in_order(x)
         scale, shift, moments = self.affine(x, running)
-        return jax.nn.relu(widened(x) * scale + shift).astype(x.dtype), moments
+        return _scaled_relu(x, scale, shift), moments
 
     def pooled(
         self, x: Float[Array, "T B *P W C"], running: Moments | None
@@ -165,8 +165,37 @@ _signed_maximum.defvjp(_signed_maximum_forward, _signed_maximum_backward)
 
 def _after_choice(highest: Array, scale: Array, shift: Array) -> Array:
     """relu(normalised value chosen), without the axis chosen over."""
-    y = widened(highest) * jnp.squeeze(scale, -2) + jnp.squeeze(shift, -2)
-    return jax.nn.relu(y).astype(highest.dtype)
+    return _scaled_relu(highest, jnp.squeeze(scale, -2), jnp.squeeze(shift, -2))
+
+
+@jax.custom_vjp
+def _scaled_relu(
+    x: Float[Array, "*P C"], scale: Float[Array, "*#P #C"], shift: Float[Array, "*#P #C"]
+) -> Float[Array, "*P C"]:
+    """relu(scale * x + shift), the numbers between in at least float32.
+
+    The way back goes over `x` and the gradient twice, once for the sums and once for `x`, and
+    keeps nothing in between but what passed the relu, in the gradient's own dtype.
+    """
+    return jax.nn.relu(widened(x) * scale + shift).astype(x.dtype)
+
+
+def _scaled_relu_forward(x: Array, scale: Array, shift: Array) -> tuple[Array, tuple[Array, ...]]:
+    return _scaled_relu(x, scale, shift), (x, scale, shift)
+
+
+def _scaled_relu_backward(kept: tuple[Array, ...], gradient: Array) -> tuple[Array, Array, Array]:
+    x, scale, shift = kept
+    passed = jnp.where(widened(x) * scale + shift > 0, gradient, 0)
+    axes = tuple(axis for axis, size in enumerate(scale.shape) if size < x.shape[axis])
+    parts = (widened(passed) * widened(x), widened(passed))
+    sums = [jnp.sum(part, axes, keepdims=True) for part in parts]
+    # Whoever adds up these sums shall not go over everything again, as XLA would.
+    to_scale, to_shift = jax.lax.optimization_barrier(sums)
+    return (widened(passed) * scale).astype(x.dtype), to_scale, to_shift
+
+
+_scaled_relu.defvjp(_scaled_relu_forward, _scaled_relu_backward)
 
 
 def _mean_and_variance(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:

@@ -133,6 +133,15 @@ def maximum_case(dtype: str) -> Case:
     return Case(normalisation._signed_maximum, first_of_highest, (x,), (signs,))
 
 
+def scaled_relu_case(dtype: str) -> Case:
+    x, scale, shift = (normal(seed, 5, rows, WIDTH) for seed, rows in enumerate((6, 1, 1)))
+    return Case(
+        normalisation._scaled_relu,
+        lambda x, scale, shift: jax.nn.relu(x * scale + shift),
+        (x.astype(dtype), scale, shift),
+    )
+
+
 CASES: dict[str, tuple[Callable[..., Array], Callable[[str], Case]]] = {
     "gru": (recurrence.read_words, gru_case),
     "lstm": (recurrence.remember_sequence, lstm_case),
@@ -140,6 +149,7 @@ CASES: dict[str, tuple[Callable[..., Array], Callable[[str], Case]]] = {
     "grid-matrix-4x4": (film.grid_matrix, partial(grid_matrix_case, grid=4, pool=2)),
     "grid-matrix-2x2": (film.grid_matrix, partial(grid_matrix_case, grid=2, pool=1)),
     "maximum": (normalisation._signed_maximum, maximum_case),
+    "scaled-relu": (normalisation._scaled_relu, scaled_relu_case),
 }
 
 
