@@ -1,9 +1,9 @@
 """A GRU over sentences and an LSTM over sequences, with their own ways back.
 
 Differentiating a scan keeps every intermediate of every step and does a dozen small operations a
-step on the way back. Here the way forward keeps only its states. The way back first computes the
-gates of all steps at once, and with them the factors by which a step's gradient reaches its
-inputs; the loop that is left multiplies, and the weights' gradient is one product at the end.
+step on the way back. Here the way forward keeps its states, and the LSTM the sums of its gates;
+the GRU's gates are computed again, of all words at once. The loop on the way back has one product
+and little else, and the weights' gradient is one product at the end.
 
 Time is the first axis. Call with all rows at once: the weights' gradient of a vmap over rows is
 not one product.
@@ -103,12 +103,23 @@ def _read_words_backward(
 read_words.defvjp(_read_words_forward, _read_words_backward)
 
 
+def _lstm_gates(gates: Float[Array, "*rows M4"]) -> tuple[Array, ...]:
+    """(input, forget, candidate, output) gates from their sums."""
+    enter, forget, candidate, leave = jnp.split(gates, 4, axis=-1)
+    return (
+        jax.nn.sigmoid(enter),
+        jax.nn.sigmoid(forget),
+        jnp.tanh(candidate),
+        jax.nn.sigmoid(leave),
+    )
+
+
 def lstm_step(gates: Float[Array, "*rows M4"], cell: Float[Array, "*rows M"]) -> tuple[Array, ...]:
     """(hidden, cell) after a step, from the gates' sums in the order input, forget, candidate,
     output."""
-    enter, forget, candidate, leave = jnp.split(gates, 4, axis=-1)
-    cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
-    return jax.nn.sigmoid(leave) * jnp.tanh(cell), cell
+    enter, forget, candidate, leave = _lstm_gates(gates)
+    cell = forget * cell + enter * candidate
+    return leave * jnp.tanh(cell), cell
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5, 6))
@@ -137,21 +148,22 @@ def _remember_forward(
 
     def step(
         memory: tuple[Array, Array], now: tuple[Array, Array]
-    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
         inputs, first = now
         hidden, cell = (jnp.where(first[..., None], 0, part) for part in memory)
-        hidden, cell = lstm_step(inputs + matmul(hidden, narrow, dtype), cell)
-        return (hidden, cell), (hidden, cell)
+        gates = inputs + matmul(hidden, narrow, dtype)
+        hidden, cell = lstm_step(gates, cell)
+        return (hidden, cell), (hidden, cell, gates)
 
     start = (hidden.astype(inputs.dtype), cell.astype(inputs.dtype))
-    _, (hiddens, cells) = jax.lax.scan(step, start, (inputs, first), unroll=unroll)
-    return hiddens, (inputs, first, hidden, cell, weight, hiddens, cells)
+    _, (hiddens, cells, gates) = jax.lax.scan(step, start, (inputs, first), unroll=unroll)
+    return hiddens, (first, hidden, cell, weight, hiddens, cells, gates)
 
 
 def _remember_backward(
     dtype: str, unroll: int, kept: tuple[Array, ...], gradient: Array
 ) -> tuple[Array, None, Array, Array, Array]:
-    inputs, first, hidden, cell, weight, hiddens, cells = kept
+    first, hidden, cell, weight, hiddens, cells, gates = kept
     narrow = weight.astype(dtype)
     starts = first[..., None]
 
@@ -159,38 +171,28 @@ def _remember_backward(
         earlier = jnp.concatenate([start[None].astype(after.dtype), after[:-1]])
         return jnp.where(starts, 0, earlier)
 
-    hidden_before, cell_before = before(hidden, hiddens), before(cell, cells)
-    gates = inputs + matmul(hidden_before, narrow, dtype)
-    enter, forget, candidate, leave = jnp.split(gates, 4, axis=-1)
-    enter, forget, leave = (jax.nn.sigmoid(gate) for gate in (enter, forget, leave))
-    candidate, shown = jnp.tanh(candidate), jnp.tanh(cells)
-    # What one unit of gradient at the cell (at the hidden state, for the last gate) becomes
-    # before each gate's nonlinearity.
-    to_gates = jnp.stack(
-        [
-            candidate * enter * (1 - enter),
-            cell_before * forget * (1 - forget),
-            enter * (1 - jnp.square(candidate)),
-            shown * leave * (1 - leave),
-        ],
-        axis=-2,
-    )
-    to_cell = leave * (1 - jnp.square(shown))
-    from_cell = jnp.arange(4)[:, None] < 3
-
     def back(
         later: tuple[Array, Array], now: tuple[Array, ...]
     ) -> tuple[tuple[Array, Array], Array]:
-        gradient, to_gates, to_cell, forget, starts = now
+        gradient, gates, cell, cell_before, starts = now
+        enter, forget, candidate, leave = _lstm_gates(gates)
+        shown = jnp.tanh(cell)
         at_hidden = gradient + later[0]
-        at_cell = later[1] + at_hidden * to_cell
-        at_gates = jnp.where(from_cell, at_cell[..., None, :], at_hidden[..., None, :]) * to_gates
-        at_gates = at_gates.reshape(*at_gates.shape[:-2], -1)
+        at_cell = later[1] + at_hidden * leave * (1 - jnp.square(shown))
+        at_gates = jnp.concatenate(
+            [
+                at_cell * candidate * enter * (1 - enter),
+                at_cell * cell_before * forget * (1 - forget),
+                at_cell * enter * (1 - jnp.square(candidate)),
+                at_hidden * shown * leave * (1 - leave),
+            ],
+            axis=-1,
+        )
         earlier = (matmul(at_gates, narrow.T, dtype), at_cell * forget)
         return jax.tree.map(lambda part: jnp.where(starts, 0, part), earlier), at_gates
 
     nothing = (jnp.zeros_like(gradient[0]), jnp.zeros_like(gradient[0]))
-    steps = (gradient, to_gates, to_cell, forget, starts)
+    steps = (gradient, gates, cells, before(cell, cells), starts)
     (at_start, at_start_cell), at_gates = jax.lax.scan(
         back, nothing, steps, reverse=True, unroll=unroll
     )
@@ -199,7 +201,7 @@ def _remember_backward(
         None,
         at_start.astype(hidden.dtype),
         at_start_cell.astype(cell.dtype),
-        _weight_gradient(hidden_before, at_gates, dtype),
+        _weight_gradient(before(hidden, hiddens), at_gates, dtype),
     )
 
 
