@@ -17,6 +17,9 @@ from jaxtyping import Array, Bool, Float
 
 from ella.networks.linear import matmul
 
+UNROLLED_WORDS = 4
+"""Words of a sentence that the GRU's loop reads in one go."""
+
 
 def _weight_gradient(inputs: Array, outputs: Array, dtype: str) -> Array:
     """Of a product of `inputs` [..., I] with a weight, given the gradient of its `outputs`."""
@@ -63,7 +66,7 @@ def _read_words_forward(
         return after, state
 
     start = jnp.zeros((*inputs.shape[1:-1], weight.shape[0]), inputs.dtype)
-    last, before = jax.lax.scan(read, start, (inputs, present))
+    last, before = jax.lax.scan(read, start, (inputs, present), unroll=UNROLLED_WORDS)
     return last, (inputs, present, weight, new_bias, before)
 
 
@@ -90,7 +93,9 @@ def _read_words_backward(
         through = matmul(flat(gradient[..., None, :] * to_state), narrow.T, dtype)
         return gradient * passed_on + through, gradient
 
-    _, at_steps = jax.lax.scan(back, gradient, (to_state, passed_on), reverse=True)
+    _, at_steps = jax.lax.scan(
+        back, gradient, (to_state, passed_on), reverse=True, unroll=UNROLLED_WORDS
+    )
     state_gradient = flat(at_steps[..., None, :] * to_state)
     return (
         flat(at_steps[..., None, :] * to_inputs),
