@@ -33,7 +33,9 @@ def in_order(x: Array) -> Array:
     XLA would store it on a GPU with the axes last over which statistics are summed, which is not
     what matrix products take: between any two of them it would transpose everything there is.
     """
-    return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
+    ordered = with_layout_constraint(x, Layout(tuple(range(x.ndim))))
+    # Sums over the result of a matrix product do not share a pass over it, behind this they do.
+    return jax.lax.optimization_barrier(ordered)
 
 
 class Normalisation(eqx.Module):
