@@ -222,6 +222,12 @@ def pooled_case(s: Scale) -> Case:
     return Case(lambda norm, x: norm.pooled(x, None)[0], (s.norm(), s.windows()))
 
 
+def scaled_relu_case(s: Scale) -> Case:
+    x = s.normal(s.steps, s.rows, 4, s.width, dtype=s.dtype)
+    scale, shift = (s.normal(s.steps, 1, 1, s.width) for _ in range(2))
+    return Case(lambda *arrays: normalisation._scaled_relu(*arrays), (x, scale, shift))
+
+
 def moments_case(s: Scale) -> Case:
     return Case(
         lambda x: normalisation._mean_and_variance(linear.widened(x), (1, 2, 3)), (s.windows(),)
@@ -323,6 +329,15 @@ KERNELS: dict[str, Kernel] = {
         "normalise, relu, then jnp.max",
         ((Normalisation, "pooled", plain.pooled),),
         pooled_case,
+    ),
+    "scaled-relu": Kernel(
+        "differentiated by JAX",
+        ((normalisation, "_scaled_relu", plain.scaled_relu),),
+        scaled_relu_case,
+        per_step=3,
+    ),
+    "in-order": Kernel(
+        "memory laid out as XLA likes", ((normalisation, "in_order", lambda x: x),), pooled_case
     ),
     "one-pass-moments": Kernel(
         "mean, then variance",

@@ -120,6 +120,10 @@ def signed_maximum(x: Array, signs: Array) -> Array:
     return (x * signs).max(axis=-2) * signs
 
 
+def scaled_relu(x: Array, scale: Array, shift: Array) -> Array:
+    return jax.nn.relu(linear.widened(x) * scale + shift).astype(x.dtype)
+
+
 def two_passes(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     return x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
 
