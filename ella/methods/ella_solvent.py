@@ -89,7 +89,7 @@ class ELLASolvent(EllaMethod):
             carried_share=0.25,
             one_article=True,
             ordinary_views=32_768,
-            false_alarms=1e-4,
+            false_alarms=1e-3,
         )
     )
     """The termination classifier, trained offline."""
