@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ella.compilation import jit_for_few_calls
+from ella.compilation import TRITON_PRODUCTS, jit_for_few_calls, training_options
 
 PROGRAM = """
 import jax, numpy as np
@@ -77,3 +77,20 @@ def test_a_quickly_compiled_function_may_be_part_of_a_program() -> None:
     assert int(double(jnp.int32(3))) == 6
     assert int(jax.jit(lambda x: double(x) + 1)(jnp.int32(3))) == 7
     assert jax.vmap(double)(jnp.arange(3)).tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("backend", "seeds", "flags", "expected"),
+    [
+        ("gpu", 1, "", {TRITON_PRODUCTS: False}),
+        ("gpu", 8, "", {}),
+        ("gpu", 1, f"--{TRITON_PRODUCTS}=true", {}),
+        ("cpu", 1, "", {}),
+    ],
+)
+def test_one_agent_is_compiled_without_triton_unless_told(
+    backend, seeds, flags, expected, monkeypatch
+):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    assert training_options(seeds) == expected

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PRNGKeyArray, PyTree
 
-from ella.compilation import jit_for_one_call
+from ella.compilation import jit_for_one_call, training_options
 from ella.measurement import Measurements
 
 SEED_AXIS = "seed"
@@ -93,7 +93,7 @@ class SeedProgram:
         threads; whoever needs one of them first waits for it."""
         threads = ThreadPoolExecutor(2, "compilation")
         self._compiling_start = threads.submit(self._lowered_start.compile)
-        self._compiling = threads.submit(self._lowered.compile)
+        self._compiling = threads.submit(self._compiled)
         threads.shutdown(wait=False)
 
     @property
@@ -104,8 +104,12 @@ class SeedProgram:
     def compile(self) -> None:
         """Compile the training loop of the prepared program, or wait until that is done."""
         if self._compiling is None:
-            self._compiling = _done(self._lowered.compile())
+            self._compiling = _done(self._compiled())
         self._compiling.result()
+
+    def _compiled(self) -> jax.stages.Compiled:
+        num_seeds = sum(group.size for group in self._seeds)
+        return self._lowered.compile(compiler_options=training_options(num_seeds))
 
     def start(self) -> States:
         """Train states of every group's seeds before the first iteration."""
