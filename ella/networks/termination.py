@@ -145,7 +145,7 @@ class TerminationTable(eqx.Module):
 
     def __call__(self, image: UInt8[Array, "N 7 7 3"]) -> Bool[Array, "N L"]:
         """Whether each observation shows each instruction carried out."""
-        return self._in_chunks(self._decide, image)
+        return self._in_chunks(self.at_once, image)
 
     def margins(self, image: UInt8[Array, "N 7 7 3"]) -> Float[Array, "N L"]:
         """By how much the score of 'done' exceeds that of 'not yet'."""
@@ -162,7 +162,8 @@ class TerminationTable(eqx.Module):
         chunks = padded.reshape(-1, self.chunk, *image.shape[1:])
         return jax.lax.map(judge, chunks).reshape(num + padding, -1)[:num]
 
-    def _decide(self, image: UInt8[Array, "n 7 7 3"]) -> Bool[Array, "n L"]:
+    def at_once(self, image: UInt8[Array, "n 7 7 3"]) -> Bool[Array, "n L"]:
+        """The same, without chunks."""
         if self.threshold is not None:
             return self._margin(image) > self.threshold
         scores = self.scores(image)

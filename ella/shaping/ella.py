@@ -20,9 +20,6 @@ from ella.trajectory import Trajectory
 from ella.world.language import Language
 from ella.world.mixtures import Task
 
-SUCCESSES_AT_ONCE = 256
-"""Successes whose last state is judged at a time."""
-
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -161,7 +158,7 @@ class EllaShaper(AbstractRewardShaper):
     def account(self, state: EllaState, trajectory: Trajectory) -> tuple[EllaState, Account]:
         """`shape` in full: every completion and payment, for videos and explanations."""
         T, B = trajectory.reward.shape
-        terminated = self._terminated(trajectory.observation, T, B)
+        terminated = self.termination.of_rollout(trajectory.observation)
         steps = state.steps + jnp.arange(T, dtype=jnp.int32)
         by_row = self.relevance.relevant(state.relevance, trajectory.instructions)
         relevant = by_row[trajectory.instruction_row]
@@ -172,7 +169,9 @@ class EllaShaper(AbstractRewardShaper):
         )
         completed = account.completed
         if self.last_state:
-            completed = completed | self._shown_by_last_states(trajectory, T, B)
+            completed = completed | self.termination.of_few(
+                trajectory.next_observation, trajectory.success
+            )
         ends = EpisodeEnds(
             trajectory.instruction_id, completed, trajectory.success, trajectory.done
         )
@@ -188,37 +187,6 @@ class EllaShaper(AbstractRewardShaper):
             precedence=known,
         )
         return state, account
-
-    def _terminated(self, observation: PyTree, T: int, B: int) -> Bool[Array, "T B L"]:
-        """What every observation of a rollout shows carried out."""
-        flat = jax.tree.map(lambda leaf: leaf.reshape(T * B, *leaf.shape[2:]), observation)
-        return self.termination(flat).reshape(T, B, -1)
-
-    def _shown_by_last_states(self, trajectory: Trajectory, T: int, B: int) -> Bool[Array, "T B L"]:
-        """What the states after successes show carried out, nothing elsewhere. Only these states
-        are judged, some at a time: they are few."""
-        if T * B <= SUCCESSES_AT_ONCE:
-            return self._terminated(trajectory.next_observation, T, B)
-        flat = jax.tree.map(
-            lambda leaf: leaf.reshape(T * B, *leaf.shape[2:]), trajectory.next_observation
-        )
-        success = trajectory.success.reshape(-1)
-        count = success.sum(dtype=jnp.int32)
-        padded = -(-T * B // SUCCESSES_AT_ONCE) * SUCCESSES_AT_ONCE
-        places = jnp.nonzero(success, size=padded, fill_value=T * B)[0]
-
-        def judge_some(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            begin, found = carry
-            chosen = jax.lax.dynamic_slice_in_dim(places, begin, SUCCESSES_AT_ONCE)
-            views = jax.tree.map(lambda leaf: leaf[jnp.minimum(chosen, T * B - 1)], flat)
-            found = found.at[chosen].set(self.termination(views), mode="drop")
-            return begin + SUCCESSES_AT_ONCE, found
-
-        nothing = jnp.zeros((T * B, self.relevance.num_low_level), bool)
-        _, found = jax.lax.while_loop(
-            lambda carry: carry[0] < count, judge_some, (jnp.zeros((), jnp.int32), nothing)
-        )
-        return found.reshape(T, B, -1)
 
     def fit(
         self,

@@ -1,13 +1,14 @@
 """Which low-level instructions have been carried out, judged from one observation."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, PyTree, UInt8
+from jaxtyping import Array, Bool, Int32, PyTree, UInt8
 
 from ella.networks.termination import TerminationTable
 from ella.trajectory import image_of
@@ -19,6 +20,9 @@ from ella.world.state import GOTO, OPEN_DOOR, PICK_UP
 AGENT_CELL = (VIEW_SIZE // 2, VIEW_SIZE - 1)
 """Where the view shows what the agent carries."""
 FRONT_CELL = (VIEW_SIZE // 2, VIEW_SIZE - 2)
+FEWEST_AT_ONCE = 256
+"""Observations judged in a turn; more where a rollout would take more than `MOST_TURNS`."""
+MOST_TURNS = 40
 
 
 class AbstractTermination(eqx.Module):
@@ -30,6 +34,56 @@ class AbstractTermination(eqx.Module):
 
         `observation` is of the structure of `Trajectory.observation`, its arrays [N, ...].
         """
+
+    def of_rollout(self, observation: PyTree) -> Bool[Array, "T B L"]:
+        """The same for the observations [T, B, ...] of a rollout."""
+        T, B = jax.tree.leaves(observation)[0].shape[:2]
+        return self(_flat(observation)).reshape(T, B, -1)
+
+    def of_few(self, observation: PyTree, chosen: Bool[Array, "T B"]) -> Bool[Array, "T B L"]:
+        """The same for the chosen observations of a rollout, nothing elsewhere. They should be
+        few: no others are judged."""
+        rows, places = judged_in_turns(self, _flat(observation), chosen.reshape(-1), FEWEST_AT_ONCE)
+        return rows[places].reshape(*chosen.shape, -1) & chosen[..., None]
+
+
+def _flat(observation: PyTree) -> PyTree:
+    """Observations [T, B, ...] as [T * B, ...]."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), observation)
+
+
+def judged_in_turns(
+    judge: Callable[[PyTree], Bool[Array, "n L"]],
+    observation: PyTree,
+    chosen: Bool[Array, " N"],
+    at_once: int,
+) -> tuple[Bool[Array, "M L"], Int32[Array, " N"]]:
+    """What the chosen observations show, in their order, and each observation's place among them.
+
+    So many are judged `at_once`, in as many turns as the chosen fill. The place of an observation
+    that is not chosen is that of the last chosen one before it.
+    """
+    num = chosen.shape[0]
+    padded = -(-num // at_once) * at_once
+    places = jnp.cumsum(chosen, dtype=jnp.int32)
+    count = places[-1]
+    order = jnp.nonzero(chosen, size=padded, fill_value=0)[0]
+
+    def judged(begin: Int32[Array, ""]) -> Bool[Array, "n L"]:
+        now = jax.lax.dynamic_slice_in_dim(order, begin, at_once)
+        return judge(jax.tree.map(lambda leaf: leaf[now], observation))
+
+    def judge_some(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        begin, rows = carry
+        rows = jax.lax.dynamic_update_slice_in_dim(rows, judged(begin), begin, axis=0)
+        return begin + at_once, rows
+
+    num_low_level = jax.eval_shape(judged, count).shape[-1]
+    nothing = jnp.zeros((padded, num_low_level), bool)
+    _, rows = jax.lax.while_loop(
+        lambda carry: carry[0] < count, judge_some, (jnp.zeros((), jnp.int32), nothing)
+    )
+    return rows, jnp.maximum(places - 1, 0)
 
 
 class VisibleTermination(AbstractTermination):
@@ -71,6 +125,23 @@ class LearnedTermination(AbstractTermination):
 
     def __call__(self, observation: PyTree) -> Bool[Array, "N L"]:
         return self.table(image_of(observation))
+
+    def of_rollout(self, observation: PyTree) -> Bool[Array, "T B L"]:
+        """Only views that differ from the environment's view before are judged: half of a new
+        policy's actions change nothing."""
+        image = image_of(observation)
+        T, B = image.shape[:2]
+        if T * B <= FEWEST_AT_ONCE:
+            return super().of_rollout(observation)
+        changed = jnp.any(image[1:] != image[:-1], axis=(-3, -2, -1))
+        changed = jnp.concatenate([jnp.ones((1, B), bool), changed])
+        at_once = max(FEWEST_AT_ONCE, -(-T * B // MOST_TURNS))
+        rows, places = judged_in_turns(
+            self.table.at_once, _flat(image), changed.reshape(-1), at_once
+        )
+        step = jnp.arange(T, dtype=jnp.int32)[:, None]
+        seen = jax.lax.cummax(jnp.where(changed, step, 0), axis=0)
+        return rows[jnp.take_along_axis(places.reshape(T, B), seen, axis=0)]
 
 
 @jax.tree_util.register_dataclass

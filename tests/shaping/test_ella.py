@@ -209,22 +209,6 @@ def test_successes_are_accounted_for(neutralise, solvency, expected):
     assert means == pytest.approx(dict(zip(names, expected, strict=True)))
 
 
-def test_last_states_are_judged_some_at_a_time(monkeypatch):
-    low = low_level_of(SPEC).language.num_ids
-    shaper = paying(last_state=True)
-    rng = np.random.default_rng(0)
-    shown = rng.random((6, 3, low)) < 0.3
-    last = rng.random((6, 3)) < 0.5
-    rollout = replace(
-        trajectory_of(np.zeros((6, 3), bool), 1.0 * last, last, np.zeros((6, 3), bool)),
-        next_observation=JudgedObservation(jnp.asarray(shown)),
-    )
-    monkeypatch.setattr("ella.shaping.ella.SUCCESSES_AT_ONCE", 4)
-    found = np.asarray(shaper._shown_by_last_states(rollout, 6, 3))
-    assert last.sum() > 8
-    np.testing.assert_array_equal(found, shown & last[..., None])
-
-
 @pytest.mark.parametrize("last_state", [False, True])
 def test_what_the_last_action_carries_out_is_remembered_on_request_and_never_paid(last_state):
     spec = ella.world.tasks.find("putnext-room")
