@@ -22,7 +22,7 @@ from ella.runs.identity import check_same_run, what_differs
 from ella.runs.log_sinks import AbstractLogSink, TensorBoardLog, WandbLog
 from ella.runs.metrics import MetricsFile
 from ella.runs.planned_run import PlannedRun, seeds_of
-from ella.runs.policies import export_policies
+from ella.runs.policies import export_policies, load_policy
 from ella.runs.run_shaper import run_shaper
 from ella.runs.stop_signals import stop_signals
 from ella.shaping.shaper import AbstractRewardShaper
@@ -39,9 +39,11 @@ from ella.training.assembly import (
 )
 from ella.training.log_line import LogLine, averages, non_finite
 from ella.training.loop import Stretch, stretches
+from ella.training.policy import Policy
 from ella.training.program import SeedProgram, States
 from ella.training.settings import TrainingSettings, to_table
 from ella.training.start_check import check_start
+from ella.training.warm_start import check_fits, started_from
 from ella.world import tasks
 from ella.world.tasks import TaskSpec
 
@@ -114,6 +116,8 @@ def train_runs(
         if resume:
             check_same_run(planned)
     chosen_devices(group[0].settings)
+    if not resume:
+        _agent_to_start_from(group[0].settings)
     begun = [planned.directory for planned in group if (planned.directory / CONFIG_FILE).exists()]
     with ExitStack() as locks:
         _lock(group, locks, resume=resume, command=command)
@@ -151,6 +155,15 @@ def _assembled(group: Sequence[PlannedRun], *, is_new: bool) -> tuple[SeedProgra
     return make_program(settings, env, sweeps), sweeps
 
 
+def _agent_to_start_from(settings: TrainingSettings) -> Policy | None:
+    """The agent that the settings name, if it fits them."""
+    if settings.start_from is None:
+        return None
+    policy = load_policy(settings.start_from)
+    check_fits(policy, settings.ppo.network)
+    return policy
+
+
 @contextmanager
 def _memory_in_one_line(group: Sequence[PlannedRun]) -> Iterator[None]:
     """Turn what does not fit into memory into one line that says what to lower."""
@@ -171,8 +184,9 @@ def _opening(planned: PlannedRun) -> str:
     settings = planned.settings
     seeds = f"{settings.seeds} seed" + "s" * (settings.seeds > 1)
     also = f" with {', '.join(settings.also)}" if settings.also else ""
+    start = f" from {settings.start_from}" if settings.start_from else ""
     return (
-        f"training {settings.method.label} on {planned.spec.name}{also}: {seeds}, "
+        f"training {settings.method.label} on {planned.spec.name}{also}{start}: {seeds}, "
         f"{settings.total_frames:,} frames a seed"
     )
 
@@ -205,6 +219,7 @@ def can_train_together(one: PlannedRun, other: PlannedRun) -> bool:
     return (
         one.spec == other.spec
         and one.settings.also == other.settings.also
+        and one.settings.start_from == other.settings.start_from
         and one.settings.curriculum == other.settings.curriculum
         and one.settings.ppo == other.settings.ppo
         and one.settings.iterations == other.settings.iterations
@@ -218,7 +233,7 @@ def _check_group(group: Sequence[PlannedRun]) -> None:
         if not can_train_together(group[0], planned):
             raise InputError(
                 f"{planned.directory} and {group[0].directory} cannot be trained together: task, "
-                "also, curriculum, ppo, frames, devices and log must be the same"
+                "also, start_from, curriculum, ppo, frames, devices and log must be the same"
             )
     if len({planned.directory for planned in group}) < len(group):
         raise InputError("two runs cannot share a directory")
@@ -307,6 +322,8 @@ class _Training:
                 write_config(planned.directory, planned.spec, planned.settings)
         if states is None:
             states = self.program.start()
+            if (policy := _agent_to_start_from(settings)) is not None:
+                states = started_from(self.program, states, policy)
             check_start(self.program.shapers, states, [sweep.seeds for sweep in self.sweeps])
         columns = {
             index: measured

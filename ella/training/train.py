@@ -22,6 +22,7 @@ from ella.training.loop import stretches
 from ella.training.policy import Policy
 from ella.training.settings import TrainingSettings
 from ella.training.start_check import check_start
+from ella.training.warm_start import check_fits, started_from
 from ella.world import tasks
 from ella.world.tasks import TaskSpec
 
@@ -72,6 +73,7 @@ def train(
     preset: str = presets.PAPER,
     ppo: PPOSettings | None = None,
     log_every: int | None = None,
+    start_from: Policy | None = None,
     on_log_line: Callable[[LogLine], None] = lambda line: None,
 ) -> TrainingResult:
     """Train agents side by side on this process's devices, as one compiled program.
@@ -89,6 +91,7 @@ def train(
         ppo: The learner; by default the preset's.
         log_every: Frames of a seed between log lines, rounded to whole iterations; by default the
             preset's.
+        start_from: An agent whose network every seed starts from (`ella.load_policy`).
         on_log_line: Called after every log line.
     """
     settings = presets.start(
@@ -101,18 +104,21 @@ def train(
         seed=seed,
         also=also,
     )
-    return train_settings(task, settings, on_log_line=on_log_line)
+    return train_settings(task, settings, start_from=start_from, on_log_line=on_log_line)
 
 
 def train_settings(
     task: str | TaskSpec,
     settings: TrainingSettings,
     *,
+    start_from: Policy | None = None,
     on_log_line: Callable[[LogLine], None] = lambda line: None,
 ) -> TrainingResult:
-    """`train` with whole settings."""
+    """`train` with whole settings, whose `start_from` is a run's: here the agent is given."""
     spec = tasks.find(task) if isinstance(task, str) else task
     settings = settings.resolved(spec)
+    if start_from is not None:
+        check_fits(start_from, settings.ppo.network)
     env = training_environment(spec, settings)
     program, (sweep,) = assembled(
         settings,
@@ -122,6 +128,8 @@ def train_settings(
     )
     program.prepare()
     states = program.start()
+    if start_from is not None:
+        states = started_from(program, states, start_from)
     check_start(program.shapers, states, [settings.seed_numbers])
     if not program.is_compiled:
         logger.info("compiling")

@@ -1,0 +1,87 @@
+"""A run may start from the network of a trained agent."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from tiny_runs import TINY, tiny_run, typed, values
+
+from ella.array_file import named_arrays
+from ella.errors import InputError
+from ella.networks.actor_critic import ActorCritic
+from ella.runs.policies import load_policy
+from ella.runs.training_run import train_runs
+from ella.training.policy import Policy
+from ella.training.program import training_key
+from ella.training.train import train_settings
+from ella.training.warm_start import check_fits
+from ella.world.tasks import find
+
+UNCHANGED = replace(TINY.ppo, learning_rate=1e-30)
+"""Learns nothing, so that the last network is the first."""
+CLAUSES = replace(UNCHANGED.network, clauses=2)
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("agent") / "run"
+    train_runs([tiny_run(directory, iterations=6, seeds=1)])
+    return directory
+
+
+def weights(tree) -> dict[str, np.ndarray]:
+    return {name: np.asarray(array) for name, array in named_arrays(tree).items()}
+
+
+@pytest.mark.parametrize("clauses", [1, 2])
+def test_every_seed_starts_from_the_agent(agent, clauses):
+    policy = load_policy(agent)
+    ppo = replace(UNCHANGED, network=replace(UNCHANGED.network, clauses=clauses))
+    settings = replace(TINY, frames=32, ppo=ppo)
+    result = train_settings(find("goto-small"), settings, start_from=policy)
+    for index in range(2):
+        found, wanted = weights(result.policy(index).network), weights(policy.network)
+        for name, array in wanted.items():
+            np.testing.assert_allclose(found.pop(name), array, atol=1e-6, err_msg=name)
+        if clauses == 2:
+            new = ActorCritic(ppo.network, key=jax.random.split(training_key(index), 4)[0])
+            np.testing.assert_allclose(found.pop("switch.weight"), new.switch.weight, atol=1e-6)
+            assert found.pop("switch.bias") < -5
+        assert not found
+
+
+def test_a_run_starts_from_a_run_and_is_the_same_when_resumed(agent, tmp_path):
+    whole = tiny_run(tmp_path / "whole", iterations=12, start_from=str(agent))
+    train_runs([whole])
+    new = tiny_run(tmp_path / "new", iterations=12)
+    train_runs([new])
+    first, other = values(tmp_path / "whole"), values(tmp_path / "new")
+    assert first["entropy"][0] != other["entropy"][0]
+    half = tiny_run(tmp_path / "half", iterations=6, start_from=str(agent))
+    train_runs([half])
+    longer = tiny_run(tmp_path / "half", iterations=12, start_from=str(agent))
+    train_runs([longer], resume=True)
+    for name, column in values(tmp_path / "half").items():
+        np.testing.assert_array_equal(column, first[name], err_msg=name)
+
+
+def test_the_command_line_names_the_agent(agent, tmp_path, capsys):
+    words = ("train", "goto-small", "--config", agent / "config.json", "--frames", 32)
+    assert typed(*words, "--start-from", agent, "--out", tmp_path / "run") == 0
+    assert f"from {agent}" in capsys.readouterr().err
+    assert typed(*words, "--start-from", tmp_path / "no", "--out", tmp_path / "other") == 2
+    assert not (tmp_path / "other").exists()
+    assert "neither the directory of a run nor a policy file" in capsys.readouterr().err
+
+
+def test_an_agent_of_another_network_is_refused_with_the_option_to_set(agent):
+    policy = load_policy(agent)
+    with pytest.raises(InputError, match=r"has width 8 instead of 16; set --ppo\.network\.width 8"):
+        check_fits(policy, replace(TINY.ppo.network, width=16))
+    two = ActorCritic(CLAUSES, key=jax.random.key(0))
+    both = Policy(find("goto-small"), two, two.initial_statistics(), 0, 0)
+    check_fits(both, CLAUSES)
+    with pytest.raises(InputError, match=r"set --ppo\.network\.clauses 2"):
+        check_fits(both, TINY.ppo.network)
