@@ -110,8 +110,9 @@ class ActorCritic(eqx.Module):
         self.switch = None
         if config.clauses == 2:
             switch = Linear(memory, 1, key=jax.random.fold_in(key, 6))
-            # A new network moves on in about a hundred steps.
-            self.switch = eqx.tree_at(lambda layer: layer.bias, switch, jnp.full(1, -5.0))
+            # A new network moves on in a few hundred steps: late enough to carry out the first
+            # clause, and early enough to meet the second.
+            self.switch = eqx.tree_at(lambda layer: layer.bias, switch, jnp.full(1, -6.0))
         self.config = config
 
     def ready_to_act(self) -> "ActorCritic":

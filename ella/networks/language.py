@@ -17,10 +17,12 @@ _NOT_OF_A_CLAUSE = (*_CONNECTIVES, TOKEN_IDS["you"])
 def clauses_of(tokens: Int32[Array, "R L"]) -> Int32[Array, "R 2 L"]:
     """A sentence's two clauses in the order in which they are to be carried out, 'B after you A' as
     A and B; each in its place in the sentence, the rest being padding. A sentence of one clause is
-    the first, the second is empty."""
+    both."""
     begun = jnp.cumsum(jnp.isin(tokens, jnp.asarray(_CONNECTIVES)), axis=-1) > 0
     words = jnp.where(jnp.isin(tokens, jnp.asarray(_NOT_OF_A_CLAUSE)), 0, tokens)
-    parts = jnp.stack([jnp.where(begun, 0, words), jnp.where(begun, words, 0)], axis=-2)
+    is_single = ~begun[..., -1:]
+    second = jnp.where(begun | is_single, words, 0)
+    parts = jnp.stack([jnp.where(begun, 0, words), second], axis=-2)
     swapped = (tokens == _AFTER).any(axis=-1)
     return jnp.where(swapped[:, None, None], parts[:, ::-1], parts)
 
