@@ -13,21 +13,19 @@ from ella.errors import InputError
 from ella.networks.actor_critic import ActorCritic
 from ella.runs.policies import load_policy
 from ella.runs.training_run import train_runs
+from ella.training.assembly import build_shaper, make_program, sweeps_of, training_environment
 from ella.training.policy import Policy
-from ella.training.program import training_key
 from ella.training.train import train_settings
-from ella.training.warm_start import check_fits
+from ella.training.warm_start import check_fits, started_from
 from ella.world.tasks import find
 
-UNCHANGED = replace(TINY.ppo, learning_rate=1e-30)
-"""Learns nothing, so that the last network is the first."""
-CLAUSES = replace(UNCHANGED.network, clauses=2)
+CLAUSES = replace(TINY.ppo.network, clauses=2)
 
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("agent") / "run"
-    train_runs([tiny_run(directory, iterations=6, seeds=1)])
+    train_runs([tiny_run(directory, iterations=6)])
     return directory
 
 
@@ -38,27 +36,45 @@ def weights(tree) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("clauses", [1, 2])
 def test_every_seed_starts_from_the_agent(agent, clauses):
     policy = load_policy(agent)
-    ppo = replace(UNCHANGED, network=replace(UNCHANGED.network, clauses=clauses))
-    settings = replace(TINY, frames=32, ppo=ppo)
-    result = train_settings(find("goto-small"), settings, start_from=policy)
+    ppo = replace(TINY.ppo, network=replace(TINY.ppo.network, clauses=clauses))
+    settings = replace(TINY, ppo=ppo).resolved(find("goto-small"))
+    env = training_environment(find("goto-small"), settings)
+    shaper = build_shaper(find("goto-small"), settings)
+    program = make_program(settings, env, sweeps_of([shaper], [settings.seed_numbers]))
+    program.prepare()
+    first = program.start()
+    (states,) = started_from(program, first, policy)
     for index in range(2):
-        found, wanted = weights(result.policy(index).network), weights(policy.network)
-        for name, array in wanted.items():
-            np.testing.assert_allclose(found.pop(name), array, atol=1e-6, err_msg=name)
+        found = weights(jax.tree.map(lambda leaf, i=index: leaf[i], states.network))
         if clauses == 2:
-            new = ActorCritic(ppo.network, key=jax.random.split(training_key(index), 4)[0])
-            np.testing.assert_allclose(found.pop("switch.weight"), new.switch.weight, atol=1e-6)
-            assert found.pop("switch.bias") < -4
-        assert not found
+            new = first[0].network.switch
+            np.testing.assert_array_equal(found.pop("switch.weight"), new.weight[index])
+            np.testing.assert_array_equal(found.pop("switch.bias"), new.bias[index])
+        wanted = weights(policy.network)
+        assert found.keys() == wanted.keys()
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(found[name], array, err_msg=name)
+        for one, other in zip(
+            jax.tree.leaves(states.statistics), jax.tree.leaves(policy.statistics), strict=True
+        ):
+            np.testing.assert_array_equal(one[index], other)
 
 
+@pytest.mark.thorough
+def test_training_as_a_function_starts_from_an_agent(agent):
+    settings = replace(TINY, frames=32)
+    started, new = (
+        train_settings(find("goto-small"), settings, start_from=policy).metrics["entropy"][0]
+        for policy in (load_policy(agent), None)
+    )
+    assert (started != new).all()
+
+
+@pytest.mark.thorough
 def test_a_run_starts_from_a_run_and_is_the_same_when_resumed(agent, tmp_path):
     whole = tiny_run(tmp_path / "whole", iterations=12, start_from=str(agent))
     train_runs([whole])
-    new = tiny_run(tmp_path / "new", iterations=12)
-    train_runs([new])
-    first, other = values(tmp_path / "whole"), values(tmp_path / "new")
-    assert first["entropy"][0] != other["entropy"][0]
+    first = values(tmp_path / "whole")
     half = tiny_run(tmp_path / "half", iterations=6, start_from=str(agent))
     train_runs([half])
     longer = tiny_run(tmp_path / "half", iterations=12, start_from=str(agent))
