@@ -24,13 +24,16 @@ LOW = find("goto-room").language
 @pytest.fixture(scope="module")
 def learned() -> LearnedTermination:
     settings = TerminationNetworkSettings(width=8, instruction_width=8, head_width=8)
-    classifier = TerminationClassifier(settings, key=jax.random.key(0))
-    statistics, tokens = classifier.initial_statistics(), jnp.asarray(LOW.all_tokens)
-    margins = TerminationTable(classifier, statistics, tokens).margins(
-        jnp.asarray(some_views((50,)))
-    )
-    middle = jnp.median(margins)
-    return LearnedTermination(TerminationTable(classifier, statistics, tokens, threshold=middle))
+    views = jnp.asarray(some_views((50,)))
+
+    @eqx.filter_jit
+    def make() -> TerminationTable:
+        classifier = TerminationClassifier(settings, key=jax.random.key(0))
+        parts = (classifier, classifier.initial_statistics(), jnp.asarray(LOW.all_tokens))
+        middle = jnp.median(TerminationTable(*parts).margins(views))
+        return TerminationTable(*parts, threshold=middle)
+
+    return LearnedTermination(make())
 
 
 def some_views(shape: tuple[int, ...]) -> np.ndarray:

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from tiny_runs import TINY, tiny_run, typed, values
+from tiny_runs import TINY, settings_file, tiny_run, typed, values
 
 from ella.array_file import named_arrays
 from ella.errors import InputError
@@ -24,16 +25,18 @@ CLAUSES = replace(TINY.ppo.network, clauses=2)
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("agent") / "run"
-    train_runs([tiny_run(directory, iterations=6)])
-    return directory
+    """The file of a policy, as if trained."""
+    network = eqx.filter_jit(lambda key: ActorCritic(TINY.ppo.network, key=key))(jax.random.key(9))
+    path = tmp_path_factory.mktemp("agent") / "policy.safetensors"
+    Policy(find("goto-small"), network, network.initial_statistics(), 0, 0).save(path)
+    return path
 
 
 def weights(tree) -> dict[str, np.ndarray]:
     return {name: np.asarray(array) for name, array in named_arrays(tree).items()}
 
 
-@pytest.mark.parametrize("clauses", [1, 2])
+@pytest.mark.parametrize("clauses", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_every_seed_starts_from_the_agent(agent, clauses):
     policy = load_policy(agent)
     ppo = replace(TINY.ppo, network=replace(TINY.ppo.network, clauses=clauses))
@@ -71,7 +74,7 @@ def test_training_as_a_function_starts_from_an_agent(agent):
 
 
 @pytest.mark.thorough
-def test_a_run_starts_from_a_run_and_is_the_same_when_resumed(agent, tmp_path):
+def test_a_run_that_starts_from_an_agent_is_the_same_when_resumed(agent, tmp_path):
     whole = tiny_run(tmp_path / "whole", iterations=12, start_from=str(agent))
     train_runs([whole])
     first = values(tmp_path / "whole")
@@ -84,7 +87,8 @@ def test_a_run_starts_from_a_run_and_is_the_same_when_resumed(agent, tmp_path):
 
 
 def test_the_command_line_names_the_agent(agent, tmp_path, capsys):
-    words = ("train", "goto-small", "--config", agent / "config.json", "--frames", 32)
+    config = settings_file(tmp_path / "tiny.json", TINY)
+    words = ("train", "goto-small", "--config", config, "--frames", 32)
     assert typed(*words, "--start-from", agent, "--out", tmp_path / "run") == 0
     assert f"from {agent}" in capsys.readouterr().err
     assert typed(*words, "--start-from", tmp_path / "no", "--out", tmp_path / "other") == 2
