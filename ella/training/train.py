@@ -114,7 +114,12 @@ def train_settings(
     start_from: Policy | None = None,
     on_log_line: Callable[[LogLine], None] = lambda line: None,
 ) -> TrainingResult:
-    """`train` with whole settings, whose `start_from` is a run's: here the agent is given."""
+    """`train` with whole settings; the agent to start from is given itself, not by name."""
+    if settings.start_from is not None and start_from is None:
+        raise InputError(
+            f"start_from is the name '{settings.start_from}'; give the agent itself: "
+            f"start_from=ella.load_policy('{settings.start_from}')"
+        )
     spec = tasks.find(task) if isinstance(task, str) else task
     settings = settings.resolved(spec)
     if start_from is not None:

@@ -96,6 +96,12 @@ def test_the_command_line_names_the_agent(agent, tmp_path, capsys):
     assert "neither the directory of a run nor a policy file" in capsys.readouterr().err
 
 
+def test_an_agent_given_by_name_alone_is_not_ignored():
+    settings = replace(TINY, start_from="agent:unlock-maze")
+    with pytest.raises(InputError, match=r"start_from=ella\.load_policy\('agent:unlock-maze'\)"):
+        train_settings(find("goto-small"), settings)
+
+
 def test_an_agent_of_another_network_is_refused_with_the_option_to_set(agent):
     policy = load_policy(agent)
     with pytest.raises(InputError, match=r"has width 8 instead of 16; set --ppo\.network\.width 8"):
