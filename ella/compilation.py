@@ -51,15 +51,17 @@ def training_options(num_seeds: int) -> dict[str, Any]:
     the time and runs 1.02 times as fast (docs/performance.md). A choice in XLA_FLAGS is left as it
     is.
     """
-    is_chosen = TRITON_PRODUCTS in os.environ.get("XLA_FLAGS", "")
-    if num_seeds > 1 or is_chosen or jax.default_backend() != "gpu":
+    if num_seeds > 1 or _is_chosen(TRITON_PRODUCTS) or jax.default_backend() != "gpu":
         return {}
     return {TRITON_PRODUCTS: False}
 
 
+def _is_chosen(option: str) -> bool:
+    return option in os.environ.get("XLA_FLAGS", "")
+
+
 def _may_choose() -> bool:
-    is_chosen = OPTIMISATION_LEVEL in os.environ.get("XLA_FLAGS", "")
-    return jax.default_backend() == "cpu" and not is_chosen
+    return jax.default_backend() == "cpu" and not _is_chosen(OPTIMISATION_LEVEL)
 
 
 @cache

@@ -28,13 +28,13 @@ class Moments:
 
 
 def in_order(x: Array) -> Array:
-    """`x`, in memory in the order of its axes, and so its gradient.
+    """`x` and its gradient in row-major layout.
 
-    XLA would store it on a GPU with the axes last over which statistics are summed, which is not
-    what matrix products take: between any two of them it would transpose everything there is.
+    On a GPU, XLA's reductions want the summed axes minor-most, matrix products do not: left to
+    itself it transposes the activations between any two products.
     """
     ordered = with_layout_constraint(x, Layout(tuple(range(x.ndim))))
-    # Sums over the result of a matrix product do not share a pass over it, behind this they do.
+    # Behind the barrier both moments of a product's result share one pass over it.
     return jax.lax.optimization_barrier(ordered)
 
 
@@ -176,8 +176,8 @@ def _scaled_relu(
 ) -> Float[Array, "*P C"]:
     """relu(scale * x + shift), the numbers between in at least float32.
 
-    The way back goes over `x` and the gradient twice, once for the sums and once for `x`, and
-    keeps nothing in between but what passed the relu, in the gradient's own dtype.
+    The custom VJP reads `x` and the gradient twice, for the gradients of scale and shift and for
+    that of `x`. In between it stores only the gradient behind the relu, in the gradient's dtype.
     """
     return jax.nn.relu(widened(x) * scale + shift).astype(x.dtype)
 
@@ -192,7 +192,7 @@ def _scaled_relu_backward(kept: tuple[Array, ...], gradient: Array) -> tuple[Arr
     axes = tuple(axis for axis, size in enumerate(scale.shape) if size < x.shape[axis])
     parts = (widened(passed) * widened(x), widened(passed))
     sums = [jnp.sum(part, axes, keepdims=True) for part in parts]
-    # Whoever adds up these sums shall not go over everything again, as XLA would.
+    # Without the barrier XLA fuses these sums into their users and computes them again in each.
     to_scale, to_shift = jax.lax.optimization_barrier(sums)
     return (widened(passed) * scale).astype(x.dtype), to_scale, to_shift
 

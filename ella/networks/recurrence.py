@@ -1,9 +1,9 @@
-"""A GRU over sentences and an LSTM over sequences, with their own ways back.
+"""GRU over sentences and LSTM over sequences with hand-written backward passes.
 
-Differentiating a scan keeps every intermediate of every step and does a dozen small operations a
-step on the way back. Here the way forward keeps its states, and the LSTM the sums of its gates;
-the GRU's gates are computed again, of all words at once. The loop on the way back has one product
-and little else, and the weights' gradient is one product at the end.
+Differentiating a scan stores every intermediate of every step and runs a dozen small operations a
+step in the backward pass. Here the forward pass stores its states, and the LSTM the sums of its
+gates; the GRU's backward pass recomputes the gates of all words at once. The backward loop has one
+matrix product and little else, and the weights' gradient is one product at the end.
 
 Time is the first axis. Call with all rows at once: the weights' gradient of a vmap over rows is
 not one product.

@@ -1,4 +1,4 @@
-"""The GRU's and the LSTM's own ways back, against differentiated loops."""
+"""Hand-written backward passes of the GRU and the LSTM against differentiated loops."""
 
 import jax
 import jax.numpy as jnp
