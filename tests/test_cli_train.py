@@ -318,6 +318,19 @@ def test_the_loss_of_the_terminal_asks_a_run_to_stop_unless_it_is_ignored(capfd)
     assert "stopping" in capfd.readouterr().err
 
 
+def test_a_stop_at_once_is_an_interrupt_whatever_a_library_makes_of_it():
+    def library(error: Exception) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise error from None
+
+    with pytest.raises(KeyboardInterrupt), stop_signals(at_once=True):
+        library(RuntimeError("INTERNAL: callback failed"))
+    with pytest.raises(ValueError, match="its own"), stop_signals(at_once=True):
+        raise ValueError("its own")
+
+
 def test_the_bound_of_the_paper(capsys):
     found = []
     for steps in (("--steps", "128"), ("--steps", "100"), ()):
@@ -416,7 +429,7 @@ def test_the_first_ctrl_c_in_the_offline_stage_stops_and_can_be_resumed(tmp_path
         line = process.stderr.readline()
     process.send_signal(signal.SIGINT)
     said = process.stderr.read()
-    assert process.wait() == 130
+    assert process.wait() == 130, said
     assert said.splitlines()[-1] == (
         f"interrupted at 0 frames a seed in {out}; resume with: ella train --resume --out {out}"
     )

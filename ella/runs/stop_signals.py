@@ -10,12 +10,15 @@ from typing import Any
 @contextmanager
 def stop_signals(*, at_once: bool = False) -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C, SIGTERM or loss of the terminal into a wish to stop; a second one
-    stops at once, and so does the first where nothing would be saved (`at_once`)."""
+    stops at once, and so does the first where nothing would be saved (`at_once`). Stopped at once,
+    the block raises KeyboardInterrupt."""
     asked = at_once
+    is_stopped = False
 
     def ask(number: int, frame: Any) -> None:
-        nonlocal asked
+        nonlocal asked, is_stopped
         if asked:
+            is_stopped = True
             raise KeyboardInterrupt
         asked = True
         with suppress(OSError):
@@ -31,6 +34,11 @@ def stop_signals(*, at_once: bool = False) -> Iterator[Callable[[], bool]]:
         return
     try:
         yield lambda: asked
+    except Exception as error:
+        # Libraries that the signal found in a callback raise errors of their own.
+        if is_stopped:
+            raise KeyboardInterrupt from error
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
