@@ -17,8 +17,9 @@ from ella.errors import InputError
 from ella.report.series import MAX_NUMBER, SUCCESS, Series, read_series
 from ella.runs.config_file import CONFIG_FILE, FORMAT_VERSION, READABLE_VERSIONS, current_table
 from ella.runs.directory import PROVENANCE_FILE
-from ella.runs.metrics import FILE_NAME
+from ella.runs.metrics import FILE_NAME, lines_of
 from ella.settings_table import flat, read_table, to_json
+from ella.training.goal import Goal
 from ella.training.settings import from_table, to_table
 
 RUN_FILES = (CONFIG_FILE, PROVENANCE_FILE, FILE_NAME)
@@ -28,7 +29,7 @@ MAX_SEEDS = 100_000
 """More seeds than that in a configuration are damage."""
 MAX_LISTED = 12
 """Seeds a warning lists."""
-_NOT_THE_METHOD = ("format_version", "seed", "seeds", "frames", "devices", "log")
+_NOT_THE_METHOD = ("format_version", "seed", "seeds", "frames", "until", "devices", "log")
 """Settings in which runs of one method may differ."""
 
 
@@ -87,6 +88,18 @@ class Run:
         if isinstance(frames, int | float) and 0 < frames < MAX_NUMBER:
             return float(frames)
         return None
+
+    @property
+    def reached_its_goal(self) -> bool:
+        """Whether success was at last what the configuration lets training end at."""
+        until = self.config.get("until")
+        if not isinstance(until, int | float):
+            return False
+        goal = Goal(self.task, until)
+        with suppress(InputError):  # damaged lines
+            for values in lines_of(self.path):
+                goal.count(values)
+        return goal.is_reached
 
     @property
     def shared_program(self) -> bool:
@@ -198,7 +211,7 @@ def _gaps(run: Run) -> Iterator[str]:
     ends = {seed: series.frames[-1] for seed, series in run.series.items()}
     if short := [seed for seed, end in ends.items() if end < run.end]:
         yield f"seed(s) {_listed(short)} end before the others"
-    if run.asked_frames is not None and run.end < run.asked_frames:
+    if run.asked_frames is not None and run.end < run.asked_frames and not run.reached_its_goal:
         yield f"not finished: {run.end / 1e6:.3g} of {run.asked_frames / 1e6:.3g} million frames"
     if not run.has_success:
         yield "no episode's success was measured"

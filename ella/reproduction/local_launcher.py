@@ -16,6 +16,7 @@ from ella.runs.training_run import (
     RunResult,
     Sinks,
     can_train_together,
+    goal_of,
     store_of,
     train_runs,
 )
@@ -47,7 +48,8 @@ def run_progress(planned: PlannedRun) -> RunProgress:
     exported = all(
         (policies / f"seed-{seed}.safetensors").exists() for seed in settings.seed_numbers
     )
-    return RunProgress(frames, finished=frames >= settings.total_frames and exported)
+    over = frames >= settings.total_frames or goal_of(planned, is_begun=frames > 0).is_reached
+    return RunProgress(frames, finished=over and exported)
 
 
 def groups_of(runs: Sequence[PlannedRun], most_seeds: int) -> list[tuple[PlannedRun, ...]]:

@@ -12,7 +12,7 @@ from ella.settings_table import flat, to_json
 from ella.training.settings import TrainingSettings, to_table
 from ella.world.tasks import TaskSpec
 
-NOT_IDENTITY = ("frames", "devices", "log")
+NOT_IDENTITY = ("frames", "until", "devices", "log")
 """Settings that may change when a run is resumed, apart from `log.every`."""
 
 

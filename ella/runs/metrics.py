@@ -5,7 +5,8 @@ import io
 import logging
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,17 @@ def frames_reached(directory: Path) -> int:
     """Frames of each seed in a run's CSV file, by its last whole line; 0 if there is none yet."""
     last = _last_value(directory, "frames")
     return 0 if last is None else int(last)
+
+
+def lines_of(directory: Path) -> Iterator[dict[str, list[float]]]:
+    """The log lines in a run's CSV file: by column the values of all seeds, NaN where nothing was
+    measured."""
+    try:
+        for _, rows in groupby(read_rows(directory), lambda row: row["iteration"]):
+            whole = list(rows)
+            yield {name: [float(row[name] or math.nan) for row in whole] for name in whole[0]}
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(directory) from error
 
 
 def last_rate(directory: Path) -> float | None:

@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 
 from ella.errors import InputError, OutOfMemoryError, is_out_of_memory
 from ella.runs import directory as run_directory
+from ella.runs import metrics
 from ella.runs.checkpoint import CheckpointStore, fingerprint
 from ella.runs.config_file import CONFIG_FILE, write_config
 from ella.runs.directory import writing
@@ -37,6 +38,7 @@ from ella.training.assembly import (
     sweeps_of,
     training_environment,
 )
+from ella.training.goal import Goal
 from ella.training.log_line import LogLine, averages, non_finite
 from ella.training.loop import Stretch, stretches
 from ella.training.policy import Policy
@@ -183,11 +185,12 @@ def _memory_in_one_line(group: Sequence[PlannedRun]) -> Iterator[None]:
 def _opening(planned: PlannedRun) -> str:
     settings = planned.settings
     seeds = f"{settings.seeds} seed" + "s" * (settings.seeds > 1)
+    until = f" or until {settings.until:.0%} succeed" if settings.until is not None else ""
     also = f" with {', '.join(settings.also)}" if settings.also else ""
     start = f" from {settings.start_from}" if settings.start_from else ""
     return (
         f"training {settings.method.label} on {planned.spec.name}{also}{start}: {seeds}, "
-        f"{settings.total_frames:,} frames a seed"
+        f"{settings.total_frames:,} frames a seed{until}"
     )
 
 
@@ -223,6 +226,7 @@ def can_train_together(one: PlannedRun, other: PlannedRun) -> bool:
         and one.settings.curriculum == other.settings.curriculum
         and one.settings.ppo == other.settings.ppo
         and one.settings.iterations == other.settings.iterations
+        and one.settings.until == other.settings.until
         and one.settings.devices == other.settings.devices
         and one.settings.log == other.settings.log
     )
@@ -233,7 +237,7 @@ def _check_group(group: Sequence[PlannedRun]) -> None:
         if not can_train_together(group[0], planned):
             raise InputError(
                 f"{planned.directory} and {group[0].directory} cannot be trained together: task, "
-                "also, start_from, curriculum, ppo, frames, devices and log must be the same"
+                "also, start_from, curriculum, ppo, frames, until, devices and log must be the same"
             )
     if len({planned.directory for planned in group}) < len(group):
         raise InputError("two runs cannot share a directory")
@@ -249,6 +253,8 @@ class _Member:
         every = planned.settings.log_iterations
         is_writer = multi_host.is_main_process()
         self.seconds = self.metrics.start(iteration, every) if is_writer else 0.0
+        # The other processes follow the first.
+        self.goal = goal_of(planned, is_begun=is_writer and iteration > 0)
         self.saved = iteration
         self.last: LogLine | None = None
         self.diverged_at: int | None = None
@@ -278,6 +284,7 @@ class _Member:
                 self.metrics.append(line)
         for log in self.logs:
             log.write(line)
+        self.goal.count(line.values)
         self.last = line
 
     def save(self, states: PyTree, iteration: int) -> None:
@@ -333,7 +340,7 @@ class _Training:
         members = [
             _Member(planned, iteration, columns[index]) for index, planned in enumerate(self.group)
         ]
-        if iteration < settings.iterations and not self.program.is_compiled:
+        if not self._is_over(members, iteration) and not self.program.is_compiled:
             logger.info("compiling")
             self.program.compile()
         try:
@@ -410,6 +417,8 @@ class _Training:
     ) -> tuple[States, int, Outcome]:
         """(states, iterations done, outcome)."""
         settings = self.group[0].settings
+        if self._is_over(members, iteration):
+            return states, iteration, Outcome.FINISHED
         for stretch in stretches(
             self.program,
             states,
@@ -421,12 +430,22 @@ class _Training:
             self._log(members, stretch)
             if all(member.diverged_at is not None for member in members):
                 return states, iteration, Outcome.DIVERGED
-            finished = iteration >= settings.iterations
+            finished = self._is_over(members, iteration)
             stopping = multi_host.any_process(stop())
             self._save(members, stretch, always=finished or stopping)
-            if stopping and not finished:
+            if finished:
+                break
+            if stopping:
                 return states, iteration, Outcome.INTERRUPTED
         return states, iteration, Outcome.FINISHED
+
+    def _is_over(self, members: Sequence[_Member], iteration: int) -> bool:
+        """Whether all frames are trained, or every run has reached its goal."""
+        settings = self.group[0].settings
+        if settings.until is None or iteration >= settings.iterations:
+            return iteration >= settings.iterations
+        trained = [member for member in members if member.diverged_at is None]
+        return multi_host.any_process(all(member.goal.is_reached for member in trained))
 
     def _save(self, members: Sequence[_Member], stretch: Stretch, *, always: bool) -> None:
         """Write the checkpoints that are due."""
@@ -478,6 +497,14 @@ def _concatenated(*leaves: Any) -> Any:
     if len(leaves) == 1:
         return leaves[0]
     return jnp.concatenate([jnp.asarray(leaf) for leaf in leaves])
+
+
+def goal_of(planned: PlannedRun, *, is_begun: bool) -> Goal:
+    """The goal of a run, with the log lines that the metrics of one that has begun hold."""
+    goal = Goal(planned.spec.name, planned.settings.until)
+    for values in metrics.lines_of(planned.directory) if is_begun and goal.success else ():
+        goal.count(values)
+    return goal
 
 
 def store_of(planned: PlannedRun) -> CheckpointStore:

@@ -78,6 +78,7 @@ def start(
     method: str | Method,
     *,
     frames: int | None = None,
+    until: float | None = None,
     ppo: PPOSettings | None = None,
     log_every: int | None = None,
     seeds: int = 1,
@@ -92,6 +93,7 @@ def start(
     return replace(
         settings,
         frames=settings.frames if frames is None else frames,
+        until=until,
         ppo=ppo or settings.ppo,
         log=settings.log if log_every is None else LogSettings(every=log_every),
         seeds=seeds,

@@ -56,6 +56,9 @@ class TrainingSettings:
     frames: int = 10_000_000
     """Environment steps of each seed, rounded up to whole iterations. One frame is one step of one
     environment of one seed."""
+    until: float | None = None
+    """Success rate at which training ends before all frames are trained: once every seed has it at
+    three log lines in a row."""
     seed: int = 0
     """The first random seed; the others follow it."""
     devices: int = 0
@@ -77,6 +80,8 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         require_at_least(self, 1, "seeds", "frames")
         require_at_least(self, 0, "devices")
+        if self.until is not None and not 0 < self.until <= 1:
+            raise InputError(f"until is a success rate in (0, 1], got {self.until}")
         if not 0 <= self.seed <= 2**32 - self.seeds:
             raise InputError(f"seed must lie in [0, 2^32 - seeds], got {self.seed}")
 

@@ -17,6 +17,7 @@ from ella.shaping.shaper import AbstractRewardShaper
 from ella.training import multi_host, presets
 from ella.training.ahead import assembled
 from ella.training.assembly import build_shaper, training_environment
+from ella.training.goal import Goal
 from ella.training.log_line import LogLine, averages
 from ella.training.loop import stretches
 from ella.training.policy import Policy
@@ -68,6 +69,7 @@ def train(
     *,
     seeds: int = 1,
     frames: int | None = None,
+    until: float | None = None,
     seed: int = 0,
     also: Sequence[str] = (),
     preset: str = presets.PAPER,
@@ -84,6 +86,8 @@ def train(
         seeds: Agents, each from its own random seed.
         frames: Environment steps of each seed, rounded up to whole iterations; by default the
             preset's.
+        until: Success rate at which training ends earlier: once every seed has it at three log
+            lines in a row.
         seed: The first random seed; the others follow it.
         also: Further tasks to train on in the same batch, as "TASK" or "TASK:WEIGHT"; the policy
             is for `task` all the same.
@@ -98,6 +102,7 @@ def train(
         preset,
         method,
         frames=frames,
+        until=until,
         ppo=ppo,
         log_every=log_every,
         seeds=seeds,
@@ -139,6 +144,7 @@ def train_settings(
     if not program.is_compiled:
         logger.info("compiling")
         program.compile()
+    goal = Goal(spec.name, settings.until)
     lines: list[LogLine] = []
     seconds = 0.0
     for stretch in stretches(
@@ -157,6 +163,9 @@ def train_settings(
             )
         )
         on_log_line(lines[-1])
+        goal.count(lines[-1].values)
+        if goal.is_reached:
+            break
     return TrainingResult(
         task=spec,
         settings=settings,

@@ -1,0 +1,129 @@
+"""Training ends early at the success rate it was asked for."""
+
+import math
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tiny_runs import FRAMES_PER_ITERATION, TINY, tiny_run, typed, values
+
+from ella.errors import InputError
+from ella.report.runs import read_runs
+from ella.reproduction.local_launcher import run_progress
+from ella.runs.log_sinks import AbstractLogSink
+from ella.runs.metrics import lines_of
+from ella.runs.policies import load_policy
+from ella.runs.training_run import Outcome, train_runs
+from ella.training.goal import LINES, Goal
+from ella.training.settings import LogSettings
+from ella.training.train import train_settings
+from ella.world.tasks import find
+
+LOG = LogSettings(
+    every=16 * FRAMES_PER_ITERATION, checkpoint_every=FRAMES_PER_ITERATION, tensorboard=False
+)
+ITERATIONS = 10 * 16
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run to the end, the success rate all its seeds have at some three lines in a row, and the
+    last of those lines."""
+    planned = tiny_run(tmp_path_factory.mktemp("goal") / "run", iterations=ITERATIONS, log=LOG)
+    train_runs([planned])
+    lowest = np.array([min(line["success_rate"]) for line in lines_of(planned.directory)])
+    in_a_row = np.array([lowest[i - LINES : i].min() for i in range(LINES, len(lowest))])
+    success = float(np.nanmax(in_a_row))
+    return planned, success, LINES + int(np.flatnonzero(in_a_row >= success)[0])
+
+
+def test_lines_count_in_a_row_and_of_every_seed():
+    goal = Goal("unlock-maze", 0.9)
+    high, low = {"success_rate": [0.9, 1.0]}, {"success_rate": [1.0, 0.89]}
+    for line in (high, high, low, high, high):
+        goal.count(line)
+        assert not goal.is_reached
+    goal.count({"success_rate": [1.0, math.nan]})
+    assert goal.in_a_row == 0
+    for _ in range(LINES):
+        goal.count(high)
+    assert goal.is_reached
+
+
+def test_in_a_mixture_the_trained_task_counts():
+    goal = Goal("unlock-maze", 0.9)
+    for _ in range(LINES):
+        goal.count({"success_rate": [0.1], "success_rate_unlock-maze": [0.95]})
+    assert goal.is_reached
+
+
+def test_no_goal_is_never_reached():
+    goal = Goal("unlock-maze", None)
+    for _ in range(9):
+        goal.count({"success_rate": [1.0]})
+    assert not goal.is_reached
+
+
+@pytest.mark.thorough
+def test_a_run_ends_at_its_goal_and_stays_there(whole, tmp_path, caplog):
+    before, success, lines = whole
+    assert success > 0
+    assert lines < 10
+    planned = replace(
+        before, directory=tmp_path / "run", settings=replace(before.settings, until=success)
+    )
+    (result,) = train_runs([planned])
+    assert (result.outcome, result.iteration) == (Outcome.FINISHED, lines * 16)
+    rows = values(before.directory)
+    for name, column in values(planned.directory).items():
+        np.testing.assert_array_equal(column, rows[name][: 2 * lines], err_msg=name)
+    policy = planned.directory / "policies" / "seed-1.safetensors"
+    assert load_policy(policy).frames == result.frames
+    assert run_progress(planned).finished
+    assert not run_progress(replace(planned, settings=before.settings)).finished
+    _, warnings = read_runs([planned.directory])
+    assert not [text for text in warnings if "not finished" in text]
+
+    (again,) = train_runs([planned], resume=True)
+    assert (again.outcome, again.iteration) == (Outcome.FINISHED, lines * 16)
+    assert "compiling" not in caplog.text
+
+
+@pytest.mark.thorough
+def test_a_run_that_is_interrupted_on_its_way_ends_at_the_same_line(whole, tmp_path):
+    before, success, lines = whole
+
+    class StopsBefore(AbstractLogSink):
+        def write(self, line):
+            if line.iteration == (lines - 1) * 16:
+                signal.raise_signal(signal.SIGINT)
+
+        def close(self):
+            pass
+
+    planned = replace(
+        before, directory=tmp_path / "run", settings=replace(before.settings, until=success)
+    )
+    (result,) = train_runs([planned], sinks=lambda _: [StopsBefore()])
+    assert result.outcome == Outcome.INTERRUPTED
+    (result,) = train_runs([planned], resume=True)
+    assert (result.outcome, result.iteration) == (Outcome.FINISHED, lines * 16)
+
+
+@pytest.mark.thorough
+def test_training_as_a_function_ends_at_its_goal(whole):
+    before, success, lines = whole
+    result = train_settings(find("goto-small"), replace(before.settings, until=success))
+    assert len(result.frames) == lines
+
+
+@pytest.mark.parametrize("until", [0.0, 1.5, -1.0])
+def test_what_is_no_success_rate_is_refused(until):
+    with pytest.raises(InputError, match="success rate"):
+        replace(TINY, until=until)
+
+
+def test_the_command_line_takes_it(tmp_path, capsys):
+    assert typed("train", "goto-small", "--until", 90, "--out", tmp_path / "run") == 2
+    assert "until is a success rate in (0, 1], got 90" in capsys.readouterr().err
