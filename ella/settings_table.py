@@ -4,6 +4,7 @@ import dataclasses
 import json
 import types
 import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,6 +41,16 @@ def updated(default: T, values: Any, *, where: str) -> T:
         else:
             changes[name] = _checked(value, hints[name], f"{where}: {name}")
     return dataclasses.replace(default, **changes)  # type: ignore[type-var]
+
+
+def merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables of tables as one; of values that several name, the last counts."""
+    found: dict[str, Any] = {}
+    for table in tables:
+        for name, value in table.items():
+            is_table = isinstance(value, Mapping)
+            found[name] = merged(found.get(name, {}), value) if is_table else value
+    return found
 
 
 def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:

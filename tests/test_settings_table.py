@@ -9,6 +9,7 @@ import pytest
 from ella.errors import InputError
 from ella.runs.config_file import read_config, read_run, write_config
 from ella.schedule import whole_iterations
+from ella.settings_table import merged
 from ella.training import presets
 from ella.training.settings import LogSettings, TrainingSettings, from_table, to_table
 from ella.world.tasks import find
@@ -128,3 +129,12 @@ def test_wide_presets_keep_the_paper_s_schedule_in_frames(preset, frames, log, u
     assert settings.method.relevance == presets.find("paper", "ella").method.relevance
     assert whole_iterations(settings.method.relevance.update_every, frames) == update
     assert settings.ppo.pool_size == 0
+
+
+def test_merged_tables_keep_what_only_one_of_them_names():
+    first = {"a": 1, "inner": {"b": 2, "c": 3}}
+    assert merged(first, {"inner": {"c": 4, "deep": {"d": 5}}}, {"a": None}) == {
+        "a": None,
+        "inner": {"b": 2, "c": 4, "deep": {"d": 5}},
+    }
+    assert first == {"a": 1, "inner": {"b": 2, "c": 3}}

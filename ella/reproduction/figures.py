@@ -1,13 +1,15 @@
 """The paper's figures as data: which runs each one is made of, and at which scale."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from ella.errors import InputError, unknown_name
+from ella.methods.ella_solvent import PUBLISHED, ELLASolvent
 from ella.runs.planned_run import PlannedRun
+from ella.settings_table import merged
 from ella.training import presets
 from ella.training.settings import TrainingSettings, from_table
 from ella.world import tasks
@@ -58,9 +60,28 @@ def _bonus(task: str, bonus: float) -> Row:
     return Row(task, "ella", f"lambda{bonus:g}", {"ella": {"bonus": bonus}})
 
 
-def _budget(task: str, episodes: int) -> Row:
-    changes = {"ella": {"termination": {"episodes": episodes}}}
-    return Row(task, "ella", f"episodes{episodes}", changes)
+def _budget(task: str, method: str, episodes: int) -> Row:
+    changes = {method: {"termination": {"episodes": episodes}}}
+    return Row(task, method, f"episodes{episodes}", changes)
+
+
+def _classifier(task: str, seed: int) -> Row:
+    return Row(task, "ella", f"classifier{seed}", {"ella": {"termination": {"seed": seed}}})
+
+
+def _with_parts(task: str, variant: str, parts: Collection[str]) -> Row:
+    """The solvent method with some of its parts; the others are as published."""
+    changes = merged(*(published for part, published in PUBLISHED.items() if part not in parts))
+    return Row(task, ELLASolvent.name, variant, {ELLASolvent.name: changes})
+
+
+def _ablation(task: str) -> tuple[Row, ...]:
+    return (
+        Row(task, "ella"),
+        *(_with_parts(task, f"only-{part}", {part}) for part in PUBLISHED),
+        *(_with_parts(task, f"without-{part}", PUBLISHED.keys() - {part}) for part in PUBLISHED),
+        Row(task, ELLASolvent.name),
+    )
 
 
 RIDE_COEFFICIENTS = (0.1, 0.5, 1.0)
@@ -80,6 +101,8 @@ def _ride(task: str, coefficient: float, better: bool = False) -> Row:
     variant = f"{'tuned-' if better else ''}coefficient{coefficient:g}"
     return Row(task, "ride", variant, {"ride": changes})
 
+
+ABLATED_ON = ("unlock-maze", "openpick-maze", "putnext-room")
 
 FIGURES: Mapping[str, Figure] = MappingProxyType(
     {
@@ -105,7 +128,8 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             (
                 Row("openpick-maze", "ppo"),
                 Row("openpick-maze", "ella"),
-                *(_budget("openpick-maze", episodes) for episodes in (2000, 500, 100)),
+                *(_budget("openpick-maze", "ella", episodes) for episodes in (2000, 500, 100)),
+                *(_budget("openpick-maze", ELLASolvent.name, episodes) for episodes in (500, 100)),
             ),
         ),
         "oracle": Figure(
@@ -149,12 +173,26 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
                 *_crossed(("unlock-maze",), ("ppo", "ella", "rnd", "noveld")),
             ),
         ),
+        "classifiers": Figure(
+            "Termination classifiers of other random seeds",
+            (
+                Row("unlock-maze", "ella"),
+                *(_classifier("unlock-maze", seed) for seed in (1, 2, 3)),
+            ),
+        ),
+        "ablation": Figure(
+            "The parts of ELLA's solvent variant: each alone, all but each, all",
+            tuple(row for task in ABLATED_ON for row in _ablation(task)),
+        ),
     }
 )
 """By name. The text of the paper does not say which four tasks its oracle figure shows, apart from
-`sequence-maze`, nor the values of its egregious bonuses. `baselines` is no figure of the paper."""
+`sequence-maze`, nor the values of its egregious bonuses. `baselines`, `classifiers` and `ablation`
+are no figures of the paper."""
 
 ALL = "all"
+NOT_IN_ALL = ("ablation",)
+"""Figures that have to be named: they say nothing of the paper's method."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +261,7 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
 def figure_names(figure: str) -> tuple[str, ...]:
     """The figures a name stands for."""
     if figure == ALL:
-        return tuple(FIGURES)
+        return tuple(name for name in FIGURES if name not in NOT_IN_ALL)
     if figure not in FIGURES:
         raise unknown_name("figure", figure, (*FIGURES, ALL))
     return (figure,)

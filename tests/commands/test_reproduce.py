@@ -8,8 +8,10 @@ import pytest
 from begun_runs import begin
 
 from ella.cli import main
-from ella.reproduction.figures import FIGURES, HIGH_LEVEL, SCALES, planned_runs
+from ella.methods.ella_solvent import PUBLISHED
+from ella.reproduction.figures import HIGH_LEVEL, SCALES, figure_names, planned_runs
 from ella.reproduction.local_launcher import groups_of
+from ella.settings_table import flat, to_json
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +23,7 @@ def own_cache(monkeypatch, tmp_path):
 def test_every_figure_is_a_table_of_runs_with_directories_of_their_own(scale, tmp_path):
     everything = planned_runs("all", scale, tmp_path)
     assert len({run.directory for run in everything}) == len(everything)
-    for figure in FIGURES:
+    for figure in figure_names("all"):
         assert {run.directory for run in planned_runs(figure, scale, tmp_path)} <= {
             run.directory for run in everything
         }
@@ -43,6 +45,24 @@ def test_rows_change_what_their_figure_is_about(tmp_path):
     assert budgets == {15_000, 2000, 500, 100}
 
 
+def test_the_ablation_switches_one_part_on_or_off(tmp_path):
+    ella, *runs, solvent = planned_runs("ablation", "short", tmp_path, only_tasks=["unlock-maze"])
+    assert len(runs) == 2 * len(PUBLISHED)
+    none, every = (flat(to_json(run.settings.method)) for run in (ella, solvent))
+    assert none.keys() == every.keys()
+    parts = [
+        {name for name in flat(dict(part)) if none[name] != every[name]}
+        for part in PUBLISHED.values()
+    ]
+    assert all(parts)
+    assert set.union(*parts) == {name for name in none if none[name] != every[name]}
+    for run, part in zip(runs, [*parts, *parts], strict=True):
+        found = flat(to_json(run.settings.method))
+        only = "only" in run.directory.name
+        expected = {name: every[name] if (name in part) == only else none[name] for name in none}
+        assert found == expected, run.directory.name
+
+
 def test_runs_of_one_task_share_a_program(tmp_path):
     groups = groups_of(planned_runs("main", "short", tmp_path), most_seeds=32)
     assert [{run.spec.name for run in group} for group in groups] == [{task} for task in HIGH_LEVEL]
@@ -62,12 +82,12 @@ def test_the_list_tells_frames_and_time_at_the_measured_rate(tmp_path, capsys):
     ]
     assert main(words) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert len(listed["runs"]) == 5
+    assert len(listed["runs"]) == 7
     frames = sum(run["frames"] * run["seeds"] for run in listed["runs"])
     assert listed["seconds"] == pytest.approx(frames / 500_000, rel=1e-3)
     assert main([*words[:-1], "--list"]) == 0
     listed = capsys.readouterr().out
-    assert "about 50 min on this device" in listed
+    assert "about 70 min on this device" in listed
     assert f"paper scale: {SCALES['paper'].description}" in listed
 
 

@@ -7,7 +7,7 @@ import pytest
 import ella
 from ella.methods.ella_solvent import PUBLISHED, ELLASolvent
 from ella.ppo.settings import PPOSettings
-from ella.settings_table import to_json, updated
+from ella.settings_table import merged, to_json, updated
 from ella.world.tasks import find
 
 COUNTED = {
@@ -15,24 +15,15 @@ COUNTED = {
 }  # fmt: skip
 
 
-def merged(tables: list) -> dict:
-    whole: dict = {}
-    for table in tables:
-        for name, value in table.items():
-            inner = whole.get(name, {})
-            whole[name] = merged([inner, value]) if isinstance(value, dict) else value
-    return whole
-
-
 def test_without_any_part_it_is_ella():
-    without = updated(ELLASolvent(), merged(list(PUBLISHED.values())), where="test")
+    without = updated(ELLASolvent(), merged(*PUBLISHED.values()), where="test")
     assert to_json(replace(without)) == to_json(ella.ELLA())
 
 
 @pytest.mark.parametrize("part", PUBLISHED)
 def test_every_part_is_switched_by_itself(part):
     others = [table for name, table in PUBLISHED.items() if name != part]
-    alone = updated(ELLASolvent(), merged(others), where="test")
+    alone = updated(ELLASolvent(), merged(*others), where="test")
     assert to_json(alone) != to_json(ella.ELLA())
     without = updated(ELLASolvent(), dict(PUBLISHED[part]), where="test")
     assert to_json(without) != to_json(ELLASolvent())
