@@ -283,6 +283,11 @@ def test_bench_measures_the_world_inference_and_each_method(capsys):
     rates = {rate["what"]: rate for rate in report["rates"]}
     assert list(rates) == ["environment", "environment+inference", "training ppo", "training ride"]
     assert all(rate["frames"] == 2 * 4 * 8 for rate in rates.values())
+    assert rates["environment"]["memory_bytes"] is None
+    one_seed = report["environments"] * 8 * 7 * 7 * 3
+    for name in ("training ppo", "training ride"):
+        assert rates[name]["memory_bytes"] > 2 * one_seed
+        assert rates[name]["compile_seconds"] > 0
     assert rates["training ppo"]["ratio"] == 1
     expected = (
         rates["training ride"]["frames_per_second"] / rates["training ppo"]["frames_per_second"]

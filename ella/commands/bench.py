@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 class Arguments:
     """Measure frames a second of the world alone, with the policy acting, and of training.
 
-    Compilation is not counted; methods take turns, so that their ratio is of the same moments.
+    Compilation is not counted in them; methods take turns, so that their ratio is of the same
+    moments. How long compilation took and how much memory of each device training takes is shown
+    too.
     """
 
     task: Annotated[str, Positional("TASK")] = "goto-room"
@@ -33,7 +35,7 @@ class Arguments:
     iterations: int = 20
     """Training iterations in one repeat."""
     repeats: int = 3
-    """Repeats; the median is reported, with the lowest and the highest."""
+    """Repeats; the median is reported, with the spread from the lowest to the highest."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -54,6 +56,7 @@ def run(arguments: Arguments, typed: Mapping[str, Any]) -> None:
         )
         for method in arguments.method
     ]
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
@@ -68,14 +71,25 @@ def run(arguments: Arguments, typed: Mapping[str, Any]) -> None:
     if arguments.json:
         console.print(json.dumps({**provenance, "rates": rows}, indent=2), markup=False)
         return
-    table = Table(caption="\n".join(f"{name}: {value}" for name, value in provenance.items()))
-    for name in ("what", "frames/s", "lowest", "highest", f"of {arguments.method[0]}"):
+    table = Table(
+        box=SIMPLE_HEAD, caption="\n".join(f"{name}: {value}" for name, value in provenance.items())
+    )
+    of_first = f"of {arguments.method[0]}"
+    for name in ("what", "frames/s", "spread", of_first, "compile", "memory"):
         table.add_column(name, justify="left" if name == "what" else "right")
     for row in rows:
         table.add_row(
             row["what"],
-            *(f"{row[name]:,.0f}" for name in ("frames_per_second", "lowest", "highest")),
-            "" if row["ratio"] is None else f"{row['ratio']:.1%}",
+            f"{row['frames_per_second']:,.0f}",
+            f"{(row['highest'] - row['lowest']) / row['frames_per_second']:.1%}",
+            *(
+                "" if row[name] is None else form.format(row[name] * factor)
+                for name, form, factor in (
+                    ("ratio", "{:.1%}", 1),
+                    ("compile_seconds", "{:.0f} s", 1),
+                    ("memory_bytes", "{:.2f} GB", 1e-9),
+                )
+            ),
         )
     console.print(table)
 

@@ -111,6 +111,15 @@ class SeedProgram:
         num_seeds = sum(group.size for group in self._seeds)
         return self._lowered.compile(compiler_options=training_options(num_seeds))
 
+    @property
+    def memory_bytes(self) -> int:
+        """What the compiled loop takes of each device: its arguments and results, and what it works
+        with."""
+        assert self._compiling is not None
+        found = self._compiling.result().memory_analysis()
+        passed = found.argument_size_in_bytes + found.output_size_in_bytes
+        return int(passed - found.alias_size_in_bytes + found.temp_size_in_bytes)
+
     def start(self) -> States:
         """Train states of every group's seeds before the first iteration."""
         if self._compiling_start is None:

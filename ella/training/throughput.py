@@ -15,7 +15,7 @@ from ella.networks.actor_critic import ActorCritic
 from ella.ppo.rollout import collect, fresh_levels, start_environments
 from ella.ppo.settings import PPOSettings
 from ella.training.assembly import build_shaper, make_program, sweeps_of, training_environment
-from ella.training.program import training_key
+from ella.training.program import States, training_key
 from ella.training.settings import TrainingSettings
 from ella.world import tasks
 from ella.world.encoding import NUM_ACTIONS
@@ -39,6 +39,39 @@ class Rate:
     highest: float
     frames: int
     """Counted in one repeat."""
+    compile_seconds: float | None = None
+    """Tracing and compiling the training loop; little where the compilation cache holds it."""
+    memory_bytes: int | None = None
+    """What the training loop takes of each device."""
+
+
+class TimedTraining:
+    """The training loop of some settings, to be called again and again.
+
+    Without `trained` its shaper has not been through the offline stage, which changes nothing about
+    the work.
+    """
+
+    def __init__(
+        self, task: TaskSpec, settings: TrainingSettings, iterations: int, *, trained: bool = True
+    ) -> None:
+        shaper = build_shaper(task, settings, trained=trained)
+        env = training_environment(task, settings)
+        logger.info("compiling: training %s", settings.method.name)
+        began = time.perf_counter()
+        self._program = make_program(settings, env, sweeps_of([shaper], [settings.seed_numbers]))
+        self._program.prepare()
+        self._program.compile()
+        self.compile_seconds = time.perf_counter() - began
+        self.memory_bytes = self._program.memory_bytes
+        self._states: States | None = None
+        self._done, self._iterations = 0, iterations
+
+    def __call__(self) -> None:
+        states = self._program.start() if self._states is None else self._states
+        self._states, measured = self._program.advance(states, self._done, self._iterations)
+        jax.block_until_ready((self._states, measured))
+        self._done += self._iterations
 
 
 def benchmark(
@@ -50,10 +83,10 @@ def benchmark(
     """
     spec, first = tasks.find(task), settings[0]
     env = make(spec)
-    timed = {
+    timed: dict[str, Callable[[], None]] = {
         "environment": _acting(env, first, iterations, infer=False),
         "environment+inference": _acting(env, first, iterations, infer=True),
-        **{f"training {one.method.name}": _training(spec, one, iterations) for one in settings},
+        **{f"training {one.method.name}": TimedTraining(spec, one, iterations) for one in settings},
     }
     for what, call in timed.items():
         logger.info("warming up: %s", what)
@@ -66,7 +99,10 @@ def benchmark(
             call()
             seconds[what].append(time.perf_counter() - began)
     frames = iterations * first.ppo.frames_per_iteration * first.seeds
-    return [_rate(what, frames, spent) for what, spent in seconds.items()]
+    return [
+        rate_of(what, frames, spent, call if isinstance(call, TimedTraining) else None)
+        for (what, spent), call in zip(seconds.items(), timed.values(), strict=True)
+    ]
 
 
 def measure_rate(task: TaskSpec, settings: TrainingSettings, *, iterations: int = 2) -> float:
@@ -75,7 +111,7 @@ def measure_rate(task: TaskSpec, settings: TrainingSettings, *, iterations: int 
     A CPU is as fast with one seed as with many; there only one is trained.
     """
     seeds = 1 if jax.default_backend() == "cpu" else settings.seeds
-    call = _training(task, replace(settings, method=PPO(), seeds=seeds, seed=0), 1)
+    call = TimedTraining(task, replace(settings, method=PPO(), seeds=seeds, seed=0), 1)
     call()
     began = time.perf_counter()
     for index in range(iterations):
@@ -85,27 +121,22 @@ def measure_rate(task: TaskSpec, settings: TrainingSettings, *, iterations: int 
     return iterations * seeds * settings.ppo.frames_per_iteration / elapsed
 
 
-def _rate(what: str, frames: int, seconds: list[float]) -> Rate:
+def rate_of(
+    what: str, frames: int, seconds: Sequence[float], training: TimedTraining | None
+) -> Rate:
+    """The rate of repeats of `frames` that took these seconds."""
     rates = [frames / second for second in seconds]
-    return Rate(what, statistics.median(rates), min(rates), max(rates), frames)
-
-
-def _training(task: TaskSpec, settings: TrainingSettings, iterations: int) -> Callable[[], None]:
-    shaper, env = build_shaper(task, settings), training_environment(task, settings)
-    logger.info("compiling: training %s", settings.method.name)
-    program = make_program(settings, env, sweeps_of([shaper], [settings.seed_numbers]))
-    program.prepare()
-    states = program.start()
-    program.compile()
-    done = 0
-
-    def call() -> None:
-        nonlocal states, done
-        states, measured = program.advance(states, done, iterations)
-        jax.block_until_ready((states, measured))
-        done += iterations
-
-    return call
+    compile_seconds = None if training is None else training.compile_seconds
+    memory_bytes = None if training is None else training.memory_bytes
+    return Rate(
+        what,
+        statistics.median(rates),
+        min(rates),
+        max(rates),
+        frames,
+        compile_seconds,
+        memory_bytes,
+    )
 
 
 def _acting(
