@@ -1,0 +1,134 @@
+"""What does each part of the solvent ELLA bring: alone, and on top of all the others?
+
+    python benchmarks/ablation.py reproduction/short --out ablation.json --figure ablation.png
+
+Reads the runs of `ella reproduce ablation`. Scores are areas under the success curve over the
+frames that all runs of a task have; differences are paired by seed, with 95 % Student-t intervals.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ella.durable_files import write_durably
+from ella.intervals import Interval, student_t
+from ella.methods.ella_solvent import PUBLISHED, ELLASolvent
+from ella.report.runs import Run, read_runs
+from ella.report.series import SUCCESS
+from ella.report.statistics import area_under_curve
+from ella.reproduction.figures import ABLATED_ON
+
+Areas = dict[str, dict[int, float]]
+"""By the end of the run's name, then by seed."""
+QUESTIONS = {"alone": "added to ELLA alone", "last": "added to all the others"}
+
+
+def main() -> None:
+    arguments = _arguments()
+    runs, _ = read_runs(arguments.runs)
+    by_task = {task: areas(runs, task) for task in ABLATED_ON}
+    rows = [row for task, found in by_task.items() for row in differences(task, found)]
+    result = {
+        "command": "python benchmarks/ablation.py " + " ".join(sys.argv[1:]),
+        "what": "difference of areas under the success curve, paired by seed",
+        "rows": rows,
+    }
+    write_durably(arguments.out, json.dumps(result, indent=1) + "\n")
+    for row in rows:
+        gain = row["difference"]
+        print(
+            f"{row['task']:14} {row['part']:12} {row['question']:6} {row['seeds']} seeds  "
+            f"{100 * gain['value']:+6.1f} [{100 * gain['low']:+.1f}, {100 * gain['high']:+.1f}]"
+        )
+    if arguments.figure is not None:
+        draw(rows, arguments.figure)
+
+
+def areas(runs: Sequence[Run], task: str) -> Areas:
+    """Areas of a task's runs over the frames that all of them have."""
+    own = {
+        run.path.name.removeprefix(f"{task}-"): run
+        for run in runs
+        if run.task == task and run.path.name.startswith((f"{task}-ella", f"{task}-ppo"))
+    }
+    if not own:
+        return {}
+    until = min(run.shared_end for run in own.values())
+    return {
+        name: {
+            seed: float(area_under_curve(series.frames, series.values[SUCCESS][None], until)[0])
+            for seed, series in run.series.items()
+        }
+        for name, run in own.items()
+    }
+
+
+def differences(task: str, found: Areas) -> list[dict[str, Any]]:
+    """What each part brings, where both runs of a difference are there; and all parts together."""
+    solvent = ELLASolvent.name
+    wanted = [("all parts", "alone", solvent, "ella")]
+    for part in PUBLISHED:
+        wanted.append((part, "alone", f"{solvent}-only-{part}", "ella"))
+        wanted.append((part, "last", solvent, f"{solvent}-without-{part}"))
+    return [
+        {
+            "task": task,
+            "part": part,
+            "question": question,
+            "seeds": len(found[with_it].keys() & found[without].keys()),
+            "difference": vars(_paired(found[with_it], found[without])),
+        }
+        for part, question, with_it, without in wanted
+        if with_it in found and without in found
+    ]
+
+
+def _paired(one: Mapping[int, float], other: Mapping[int, float]) -> Interval:
+    return student_t(np.array([one[seed] - other[seed] for seed in one if seed in other]))
+
+
+def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """A column per task; each part alone above, last below."""
+    from matplotlib.figure import Figure
+
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    figure = Figure(figsize=(3.4 * len(tasks) + 1, 5.2), layout="constrained")
+    axes = figure.subplots(2, len(tasks), squeeze=False, sharex="col", sharey="row")
+    for line, (question, title) in enumerate(QUESTIONS.items()):
+        parts = [*PUBLISHED, *(["all parts"] if question == "alone" else [])]
+        for column, task in enumerate(tasks):
+            panel = axes[line][column]
+            panel.axvline(0, color="0.6", linewidth=0.8)
+            for row in rows:
+                if (row["task"], row["question"]) == (task, question):
+                    height, gain = parts.index(row["part"]), row["difference"]
+                    panel.plot(
+                        [100 * gain["low"], 100 * gain["high"]], [height] * 2, color="#8c2d04",
+                        linewidth=4, alpha=0.35,
+                    )  # fmt: skip
+                    panel.plot(100 * gain["value"], height, "o", color="#8c2d04")
+            panel.set_yticks(range(len(parts)), parts)
+            panel.set_ylim(len(parts) - 0.5, -0.5)
+            panel.grid(axis="x", alpha=0.3)
+            panel.set_title(f"{task}: {title}", fontsize=9)
+    for panel in axes[-1]:
+        panel.set_xlabel("points of area under the curve")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--figure", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

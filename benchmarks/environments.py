@@ -1,0 +1,162 @@
+"""How many frames until an agent succeeds, against the number of its environments?
+
+    python benchmarks/environments.py runs/environments results/main-8-seeds \\
+        --tasks unlock-maze putnext-room --rates results/speed/scaling.json \\
+        --out environments.json --figure environments.png
+
+Reads the runs of PPO and ELLA in some folders, however many environments each had. A seed gets
+there at the first of three log lines in a row with at least the success asked for; where one does
+not, the frames it was trained for are a lower bound. Seconds follow from the rates that
+`benchmarks/scaling.py` measured of one agent alone: runs that share a GPU tell nothing about them.
+"""
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ella.durable_files import write_durably
+from ella.intervals import student_t
+from ella.report.runs import Run, read_runs
+from ella.report.series import SUCCESS, Series
+from ella.training.goal import LINES
+
+METHODS = {"ppo": "PPO", "ella": "ELLA"}
+COLOURS = {"ppo": "#4c72b0", "ella": "#c44e52"}
+
+
+def main() -> None:
+    arguments = _arguments()
+    runs, warnings = read_runs(arguments.runs)
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    rates = _rates(arguments.rates) if arguments.rates else {}
+    rows = compared(runs, arguments.tasks, arguments.success, rates)
+    result = {
+        "command": "python benchmarks/environments.py " + " ".join(sys.argv[1:]),
+        "what": f"frames until {arguments.success:.0%} success, the first of {LINES} log lines in "
+        "a row; 'reached' of how many seeds, the others count as the frames they were trained for",
+        "rows": rows,
+    }
+    write_durably(arguments.out, json.dumps(result, indent=1) + "\n")
+    for row in rows:
+        print(
+            f"{row['task']:14} {row['method']:5} {row['environments']:6,} environments  "
+            f"{row['reached']} of {row['seeds']} seeds  "
+            f"{row['frames']['value'] / 1e6:6.2f} M frames"
+        )
+    if arguments.figure is not None:
+        draw(rows, arguments.success, arguments.figure)
+
+
+def compared(
+    runs: Sequence[Run],
+    tasks: Sequence[str],
+    success: float,
+    rates: dict[tuple[str, int], float],
+) -> list[dict[str, Any]]:
+    """A row for each task, method and number of environments."""
+    groups: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+    trained: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+    for run in runs:
+        if run.method not in METHODS or run.task not in tasks or run.config.get("also"):
+            continue
+        key = (run.task, run.method, int(run.config["ppo"]["num_envs"]))
+        for series in run.series.values():
+            groups[key].append(first_frame(series, success))
+            trained[key].append(float(series.frames[-1]))
+    rows = []
+    for key in sorted(groups, key=lambda key: (tasks.index(key[0]), key[1], key[2])):
+        task, method, environments = key
+        found, ends = np.array(groups[key]), np.array(trained[key])
+        frames = np.where(np.isinf(found), ends, found)
+        rate = rates.get((method, environments))
+        rows.append(
+            {
+                "task": task,
+                "method": method,
+                "environments": environments,
+                "seeds": len(found),
+                "reached": int(np.isfinite(found).sum()),
+                "frames": vars(student_t(frames, (0.0, np.inf))),
+                "seconds": None if rate is None else round(float(frames.mean()) / rate, 1),
+            }
+        )
+    return rows
+
+
+def first_frame(series: Series, success: float) -> float:
+    """Frames at the first of `LINES` log lines in a row with that success; infinite if none is."""
+    high = series.values[SUCCESS] >= success
+    in_a_row = np.lib.stride_tricks.sliding_window_view(high, LINES).all(axis=1)
+    return float(series.frames[in_a_row.argmax()]) if in_a_row.any() else np.inf
+
+
+def _rates(path: Path) -> dict[tuple[str, int], float]:
+    """Frames a second of one agent, by method and number of environments."""
+    return {
+        (row["method"], row["environments"]): row["frames_per_second"]
+        for row in json.loads(path.read_text())["rows"]
+        if row["over"] == "environments" and "failed" not in row
+    }
+
+
+def draw(rows: Sequence[dict[str, Any]], success: float, path: Path) -> None:
+    """Frames above and seconds below, one column per task; open markers are lower bounds."""
+    from matplotlib.figure import Figure
+
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    lines = 1 + any(row["seconds"] is not None for row in rows)
+    figure = Figure(figsize=(3.6 * len(tasks), 0.6 + 2.7 * lines), layout="constrained")
+    axes = figure.subplots(lines, len(tasks), squeeze=False, sharex=True)
+    for column, task in enumerate(tasks):
+        for method, label in METHODS.items():
+            own = [row for row in rows if (row["task"], row["method"]) == (task, method)]
+            _curve(axes[0][column], own, [row["frames"]["value"] / 1e6 for row in own], label)
+            if lines > 1:
+                timed = [row for row in own if row["seconds"] is not None]
+                _curve(axes[1][column], timed, [row["seconds"] for row in timed], label)
+        axes[0][column].set_title(task)
+        axes[-1][column].set_xlabel("environments")
+        for line in range(lines):
+            axes[line][column].set_xscale("log", base=2)
+            axes[line][column].set_ylim(bottom=0)
+            axes[line][column].grid(alpha=0.3)
+    places = sorted({row["environments"] for row in rows})
+    axes[-1][0].set_xticks(places, [f"{place:,}" for place in places])
+    for line, unit in zip(range(lines), ("million frames", "seconds on one GPU"), strict=False):
+        axes[line][0].set_ylabel(f"{unit} until {success:.0%}")
+    axes[0][0].legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+
+
+def _curve(axes: Any, rows: Sequence[dict[str, Any]], values: Sequence[float], label: str) -> None:
+    places = [row["environments"] for row in rows]
+    colour = COLOURS[rows[0]["method"]] if rows else None
+    axes.plot(places, values, color=colour, label=label)
+    for row, place, value in zip(rows, places, values, strict=True):
+        whole = row["reached"] == row["seeds"]
+        axes.plot(
+            place, value, "o" if whole else "^", color=colour, fillstyle="full" if whole else "none"
+        )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--tasks", nargs="+", required=True)
+    parser.add_argument("--success", type=float, default=0.9)
+    parser.add_argument("--rates", type=Path, help="a file of benchmarks/scaling.py")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--figure", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
