@@ -22,6 +22,7 @@ from ella.ppo.settings import MATMUL_PRECISIONS, CurriculumSettings, PPOSettings
 from ella.ppo.update import (
     PolicyLearner,
     explained_variance,
+    is_frozen,
     learning_rate_at,
     make_optimiser,
     update,
@@ -119,9 +120,12 @@ def run_iteration(
         sequences = jax.vmap(partial(split_into_sequences, length=config.bptt_length))(
             rollout, target
         )
-        rate = learning_rate_at(config, iteration)
         learn = partial(
-            update, config, learning_rate=rate, capacity=minibatch_capacity(env, config)
+            update,
+            config,
+            learning_rate=learning_rate_at(config, iteration),
+            frozen=is_frozen(config, iteration),
+            capacity=minibatch_capacity(env, config),
         )
         learner, learned = jax.vmap(learn)(
             PolicyLearner(seeds.network, seeds.optimiser, seeds.statistics),

@@ -42,6 +42,10 @@ class PPOSettings:
     decay_frames: int = 0
     """Frames over which the learning rate falls linearly to a tenth, where it stays; 0 keeps it
     constant."""
+    frozen_frames: int = 0
+    """Frames at the beginning in which the network is frozen but for the critic's head and, with
+    two clauses, the switch between them. For a network that starts from a trained agent: its values
+    are those of another task, and until they are right gradients undo what the agent can do."""
     adam_epsilon: float = 1e-5
     """Adam's epsilon."""
     discount: float = 0.99
@@ -82,7 +86,7 @@ class PPOSettings:
         for name in ("num_envs", "rollout_length", "bptt_length", "epochs", "unroll"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("pool_size", "decay_frames"):
+        for name in ("pool_size", "decay_frames", "frozen_frames"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
         for name in _POSITIVE:

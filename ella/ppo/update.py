@@ -1,7 +1,9 @@
 """Learning from a rollout: several epochs of shuffled minibatches."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -45,6 +47,14 @@ def learning_rate_at(config: PPOSettings, iteration: Int32[Array, ""]) -> float 
     return config.learning_rate * (1 - (1 - FINAL_SHARE) * jnp.minimum(done, 1.0))
 
 
+def is_frozen(config: PPOSettings, iteration: Int32[Array, ""]) -> Bool[Array, ""] | None:
+    """Whether the network is frozen in an iteration; None where it never is."""
+    if not config.frozen_frames:
+        return None
+    # Rounded up, and compared as iterations: frames may exceed 32 bits.
+    return iteration < -(-config.frozen_frames // config.frames_per_iteration)
+
+
 def update(
     config: PPOSettings,
     learner: PolicyLearner,
@@ -52,6 +62,7 @@ def update(
     sequences: Sequences,
     *,
     learning_rate: float | Float[Array, ""] | None = None,
+    frozen: Bool[Array, ""] | None = None,
     capacity: int | None = None,
     key: PRNGKeyArray,
 ) -> tuple[PolicyLearner, Measurements]:
@@ -63,20 +74,24 @@ def update(
     Running statistics are exponential moving averages over these minibatches only: what acting
     would have added has decayed below one part in a million by the end of the update, at the
     default sizes.
+
+    Where `frozen`, all gradients are computed and followed by the optimiser, but only the critic's
+    head and the switch between clauses change.
     """
     keys = jax.random.split(key, config.epochs)
     shuffled = jax.vmap(lambda k: jax.random.permutation(k, config.num_sequences))(keys)
     minibatches = shuffled.reshape(-1, config.minibatch_sequences)
+    step = partial(gradient_step, config, learning_rate=learning_rate, frozen=frozen)
 
     def learn(
         learner: PolicyLearner, indices: Int32[Array, " N"]
     ) -> tuple[PolicyLearner, dict[str, Array]]:
         minibatch = sequences.take(indices)
         if capacity is None:
-            return gradient_step(config, learner, tokens, minibatch, learning_rate)
+            return step(learner, tokens, minibatch)
         present, rows, known = present_instructions(tokens, minibatch.instruction_row, capacity)
         minibatch = replace(minibatch, instruction_row=rows)
-        learner, found = gradient_step(config, learner, present, minibatch, learning_rate, known)
+        learner, found = step(learner, present, minibatch, counted=known)
         return learner, {**found, "frames_left_out": jnp.mean(~known)}
 
     learner, found = jax.lax.scan(learn, learner, minibatches)
@@ -92,7 +107,9 @@ def gradient_step(
     learner: PolicyLearner,
     tokens: Int32[Array, "R T"],
     sequences: Sequences,
+    *,
     learning_rate: float | Float[Array, ""] | None = None,
+    frozen: Bool[Array, ""] | None = None,
     counted: Bool[Array, "L N"] | None = None,
 ) -> tuple[PolicyLearner, dict[str, Float[Array, ""]]]:
     """One minibatch: the new learner, and what was measured."""
@@ -105,12 +122,24 @@ def gradient_step(
     changes, optimiser = make_optimiser(config, learning_rate).update(
         gradient, learner.optimiser, learner.network
     )
+    if frozen is not None:
+        changes = without_frozen(changes, frozen)
     learned = PolicyLearner(
         network=optax.apply_updates(learner.network, changes),
         optimiser=optimiser,
         statistics=learner.statistics.follow(moments, config.network.statistics_momentum),
     )
     return learned, {"loss": loss, "gradient_norm": optax.tree.norm(gradient), **vars(parts)}
+
+
+def without_frozen(changes: ActorCritic, frozen: Bool[Array, ""]) -> ActorCritic:
+    """Changes of the parameters; where `frozen`, of the critic's head and the switch alone."""
+    return eqx.tree_at(
+        lambda network: (network.critic, network.switch),
+        jax.tree.map(lambda change: jnp.where(frozen, 0.0, change), changes),
+        (changes.critic, changes.switch),
+        is_leaf=lambda node: node is None,
+    )
 
 
 def explained_variance(value: Float[Array, "T B"], returns: Float[Array, "T B"]) -> Mean:

@@ -1,13 +1,17 @@
 """Settings that fit together, and those that do not."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny_runs import TINY
 
 from ella.errors import InputError
+from ella.networks.actor_critic import ActorCritic
 from ella.ppo.settings import PPOSettings
-from ella.ppo.update import learning_rate_at, make_optimiser
+from ella.ppo.update import is_frozen, learning_rate_at, make_optimiser, without_frozen
 
 
 def test_defaults_are_two_minibatches_of_64_sequences() -> None:
@@ -26,6 +30,7 @@ def test_defaults_are_two_minibatches_of_64_sequences() -> None:
         ({"num_envs": 0}, "num_envs"),
         ({"pool_size": -1}, "pool_size"),
         ({"decay_frames": -1}, "decay_frames"),
+        ({"frozen_frames": -1}, "frozen_frames"),
         ({"learning_rate": float("nan")}, "learning_rate"),
         ({"entropy_coefficient": -0.1}, "entropy_coefficient"),
         ({"discount": 1.5}, "discount"),
@@ -53,3 +58,24 @@ def test_a_traced_learning_rate_scales_the_step_and_keeps_the_optimiser_s_state(
     small, also_after = lower(jnp.float32(1e-5))
     np.testing.assert_allclose(small, 0.1 * step, rtol=1e-5)
     jax.tree.map(np.testing.assert_array_equal, after, also_after)
+
+
+def test_a_network_is_frozen_for_whole_iterations() -> None:
+    assert is_frozen(PPOSettings(), jnp.int32(0)) is None
+    config = PPOSettings(frozen_frames=2 * 2560 + 1)
+    assert [bool(is_frozen(config, jnp.int32(at))) for at in range(5)] == [True] * 3 + [False] * 2
+
+
+@pytest.mark.parametrize("clauses", [1, 2])
+def test_of_a_frozen_network_the_critic_and_the_switch_change(clauses: int) -> None:
+    settings = replace(TINY.ppo.network, clauses=clauses)
+    shapes = jax.eval_shape(lambda key: ActorCritic(settings, key=key), jax.random.key(0))
+    changes = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)
+    for frozen in (False, True):
+        left = without_frozen(changes, jnp.bool_(frozen))
+        for name in ("language", "stem", "tail", "memory", "actor"):
+            for leaf in jax.tree.leaves(getattr(left, name)):
+                np.testing.assert_array_equal(leaf, 0.0 if frozen else 1.0, err_msg=name)
+        for leaf in jax.tree.leaves((left.critic, left.switch)):
+            np.testing.assert_array_equal(leaf, 1.0)
+        assert (left.switch is None) == (clauses == 1)
