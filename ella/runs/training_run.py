@@ -330,7 +330,8 @@ class _Training:
         if states is None:
             states = self.program.start()
             if (policy := _agent_to_start_from(settings)) is not None:
-                states = started_from(self.program, states, policy)
+                spec, network = self.group[0].spec, settings.ppo.network
+                states = started_from(self.program, states, policy, spec, network)
             check_start(self.program.shapers, states, [sweep.seeds for sweep in self.sweeps])
         columns = {
             index: measured

@@ -139,7 +139,7 @@ def train_settings(
     program.prepare()
     states = program.start()
     if start_from is not None:
-        states = started_from(program, states, start_from)
+        states = started_from(program, states, start_from, spec, settings.ppo.network)
     check_start(program.shapers, states, [settings.seed_numbers])
     if not program.is_compiled:
         logger.info("compiling")

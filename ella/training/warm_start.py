@@ -11,8 +11,10 @@ from ella.networks.actor_critic import ActorCritic
 from ella.networks.linear import Linear
 from ella.networks.settings import NetworkSettings
 from ella.ppo.iteration import TrainState
+from ella.training.clause_switch import with_switch
 from ella.training.policy import Policy
 from ella.training.program import SeedProgram, States
+from ella.world.tasks import TaskSpec
 
 MAY_DIFFER = ("clauses", "compute_dtype")
 """Settings of the network in which a run may differ from the agent that it starts from."""
@@ -35,9 +37,19 @@ def check_fits(policy: Policy, settings: NetworkSettings) -> None:
         )
 
 
-def started_from(program: SeedProgram, groups: States, policy: Policy) -> States:
+def started_from(
+    program: SeedProgram,
+    groups: States,
+    policy: Policy,
+    task: TaskSpec,
+    settings: NetworkSettings,
+) -> States:
     """First train states with the agent's network and running statistics in every seed. What the
-    agent's network lacks, the switch between two clauses, stays new, and so does the optimiser."""
+    agent's network lacks, the switch between two clauses, is learned from its successes where the
+    task has instructions of two, and stays new elsewhere; so does the optimiser."""
+    lacks_switch = settings.clauses == 2 and policy.network.switch is None
+    if lacks_switch and task.form != "single":
+        policy = with_switch(policy, task) or policy
     return tuple(_with_agent(program, group, policy) for group in groups)
 
 

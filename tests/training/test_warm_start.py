@@ -46,7 +46,7 @@ def test_every_seed_starts_from_the_agent(agent, clauses):
     program = make_program(settings, env, sweeps_of([shaper], [settings.seed_numbers]))
     program.prepare()
     first = program.start()
-    (states,) = started_from(program, first, policy)
+    (states,) = started_from(program, first, policy, find("goto-small"), ppo.network)
     for index in range(2):
         found = weights(jax.tree.map(lambda leaf, i=index: leaf[i], states.network))
         if clauses == 2:
