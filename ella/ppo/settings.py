@@ -43,9 +43,9 @@ class PPOSettings:
     """Frames over which the learning rate falls linearly to a tenth, where it stays; 0 keeps it
     constant."""
     frozen_frames: int = 0
-    """Frames at the beginning in which the network is frozen but for the critic's head and, with
-    two clauses, the switch between them. For a network that starts from a trained agent: its values
-    are those of another task, and until they are right gradients undo what the agent can do."""
+    """Frames at the beginning in which the network is frozen but for the critic's head. For a
+    network that starts from a trained agent: its values are those of another task, and until they
+    are right gradients undo what the agent can do."""
     adam_epsilon: float = 1e-5
     """Adam's epsilon."""
     discount: float = 0.99

@@ -76,7 +76,7 @@ def update(
     default sizes.
 
     Where `frozen`, all gradients are computed and followed by the optimiser, but only the critic's
-    head and the switch between clauses change.
+    head changes.
     """
     keys = jax.random.split(key, config.epochs)
     shuffled = jax.vmap(lambda k: jax.random.permutation(k, config.num_sequences))(keys)
@@ -133,13 +133,9 @@ def gradient_step(
 
 
 def without_frozen(changes: ActorCritic, frozen: Bool[Array, ""]) -> ActorCritic:
-    """Changes of the parameters; where `frozen`, of the critic's head and the switch alone."""
-    return eqx.tree_at(
-        lambda network: (network.critic, network.switch),
-        jax.tree.map(lambda change: jnp.where(frozen, 0.0, change), changes),
-        (changes.critic, changes.switch),
-        is_leaf=lambda node: node is None,
-    )
+    """Changes of the parameters; where `frozen`, of the critic's head alone."""
+    kept = jax.tree.map(lambda change: jnp.where(frozen, 0.0, change), changes)
+    return eqx.tree_at(lambda network: network.critic, kept, changes.critic)
 
 
 def explained_variance(value: Float[Array, "T B"], returns: Float[Array, "T B"]) -> Mean:
