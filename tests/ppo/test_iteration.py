@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -78,22 +77,3 @@ def test_seeds_trained_together_equal_each_alone(start: TrainState) -> None:
             jax.random.key_data(together.key[seed]), jax.random.key_data(state.key[0])
         )
     assert not np.allclose(found["loss"].total[0], found["loss"].total[1])
-
-
-@pytest.mark.thorough
-def test_a_frozen_network_learns_values_alone(start: TrainState) -> None:
-    config = replace(CONFIG, frozen_frames=CONFIG.frames_per_iteration + 1)
-
-    @jax.jit
-    def iterate(state: TrainState, iteration: jax.Array) -> TrainState:
-        return run_iteration(ENV, config, [NoShaping()], (state,), iteration)[0][0]
-
-    before = part(start, slice(0, 1))
-    for iteration, is_frozen in ((0, True), (1, True), (2, False)):
-        after = iterate(before, jnp.int32(iteration))
-        same = jax.tree.map(np.array_equal, before.network, after.network)
-        assert not any(jax.tree.leaves(same.critic))
-        others = eqx.tree_at(lambda network: network.critic, same, None)
-        assert all(jax.tree.leaves(others)) == is_frozen
-        # The optimiser follows the other gradients all the same.
-        assert all(np.any(leaf != 0) for leaf in jax.tree.leaves(after.optimiser))

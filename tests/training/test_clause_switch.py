@@ -50,7 +50,7 @@ def test_an_agent_without_successes_is_warned_of(caplog):
 def test_an_agent_of_single_clauses_gets_a_switch_that_knows_when_it_is_done(caplog):
     caplog.set_level("INFO", "ella")
     policy = load_policy("agent:putnext-maze")
-    switched = with_switch(policy, find("sequence-maze"), levels=192, steps=64)
+    switched = with_switch(policy, find("sequence-maze"), levels=96, steps=48)
     assert switched is not None
     assert switched.network.config.clauses == 2
     assert switched.network.switch is not None

@@ -65,15 +65,32 @@ def test_no_goal_is_never_reached():
     assert not goal.is_reached
 
 
+class StopsAt(AbstractLogSink):
+    """Asks the run to stop after an iteration, as Ctrl-C does."""
+
+    def __init__(self, iteration: int) -> None:
+        self.iteration = iteration
+
+    def write(self, line):
+        if line.iteration == self.iteration:
+            signal.raise_signal(signal.SIGINT)
+
+    def close(self):
+        pass
+
+
 @pytest.mark.thorough
-def test_a_run_ends_at_its_goal_and_stays_there(whole, tmp_path, caplog):
+def test_a_run_ends_at_its_goal_also_when_interrupted_on_its_way(whole, tmp_path, caplog):
     before, success, lines = whole
     assert success > 0
     assert lines < 10
     planned = replace(
         before, directory=tmp_path / "run", settings=replace(before.settings, until=success)
     )
-    (result,) = train_runs([planned])
+    (result,) = train_runs([planned], sinks=lambda _: [StopsAt((lines - 1) * 16)])
+    assert result.outcome == Outcome.INTERRUPTED
+    assert not run_progress(planned).finished
+    (result,) = train_runs([planned], resume=True)
     assert (result.outcome, result.iteration) == (Outcome.FINISHED, lines * 16)
     rows = values(before.directory)
     for name, column in values(planned.directory).items():
@@ -85,30 +102,10 @@ def test_a_run_ends_at_its_goal_and_stays_there(whole, tmp_path, caplog):
     _, warnings = read_runs([planned.directory])
     assert not [text for text in warnings if "not finished" in text]
 
+    caplog.clear()
     (again,) = train_runs([planned], resume=True)
     assert (again.outcome, again.iteration) == (Outcome.FINISHED, lines * 16)
     assert "compiling" not in caplog.text
-
-
-@pytest.mark.thorough
-def test_a_run_that_is_interrupted_on_its_way_ends_at_the_same_line(whole, tmp_path):
-    before, success, lines = whole
-
-    class StopsBefore(AbstractLogSink):
-        def write(self, line):
-            if line.iteration == (lines - 1) * 16:
-                signal.raise_signal(signal.SIGINT)
-
-        def close(self):
-            pass
-
-    planned = replace(
-        before, directory=tmp_path / "run", settings=replace(before.settings, until=success)
-    )
-    (result,) = train_runs([planned], sinks=lambda _: [StopsBefore()])
-    assert result.outcome == Outcome.INTERRUPTED
-    (result,) = train_runs([planned], resume=True)
-    assert (result.outcome, result.iteration) == (Outcome.FINISHED, lines * 16)
 
 
 @pytest.mark.thorough
