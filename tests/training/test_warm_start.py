@@ -75,13 +75,22 @@ def test_training_as_a_function_starts_from_an_agent(agent):
 
 @pytest.mark.thorough
 def test_a_run_that_starts_from_an_agent_is_the_same_when_resumed(agent, tmp_path):
-    whole = tiny_run(tmp_path / "whole", iterations=12, start_from=str(agent))
+    ppo = replace(TINY.ppo, frozen_frames=6 * TINY.ppo.frames_per_iteration)
+    whole = tiny_run(tmp_path / "whole", iterations=12, start_from=str(agent), ppo=ppo)
     train_runs([whole])
     first = values(tmp_path / "whole")
-    half = tiny_run(tmp_path / "half", iterations=6, start_from=str(agent))
+    half = tiny_run(tmp_path / "half", iterations=6, start_from=str(agent), ppo=ppo)
     train_runs([half])
-    longer = tiny_run(tmp_path / "half", iterations=12, start_from=str(agent))
+    before, frozen = (
+        weights(load_policy(agent).network),
+        weights(load_policy(half.directory).network),
+    )
+    same = {name for name in before if np.array_equal(before[name], frozen[name])}
+    assert same == {name for name in before if not name.startswith("critic.")}
+    longer = tiny_run(tmp_path / "half", iterations=12, start_from=str(agent), ppo=ppo)
     train_runs([longer], resume=True)
+    after = weights(load_policy(half.directory).network)
+    assert not any(np.array_equal(after[name], frozen[name]) for name in same)
     for name, column in values(tmp_path / "half").items():
         np.testing.assert_array_equal(column, first[name], err_msg=name)
 
