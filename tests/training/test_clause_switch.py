@@ -38,7 +38,7 @@ def test_it_moves_on_after_a_clause_and_rarely_before():
     assert 0.01 < too_early < 2 * EARLY
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_agent_without_successes_is_warned_of(caplog):
     network = eqx.filter_jit(lambda key: ActorCritic(TINY.ppo.network, key=key))(jax.random.key(9))
     policy = Policy(find("goto-small"), network, network.initial_statistics(), 0, 0)

@@ -36,10 +36,10 @@ def weights(tree) -> dict[str, np.ndarray]:
     return {name: np.asarray(array) for name, array in named_arrays(tree).items()}
 
 
-@pytest.mark.parametrize("clauses", [pytest.param(1, marks=pytest.mark.thorough), 2])
-def test_every_seed_starts_from_the_agent(agent, clauses):
+@pytest.mark.thorough
+def test_every_seed_starts_from_the_agent_with_a_new_switch(agent):
     policy = load_policy(agent)
-    ppo = replace(TINY.ppo, network=replace(TINY.ppo.network, clauses=clauses))
+    ppo = replace(TINY.ppo, network=CLAUSES)
     settings = replace(TINY, ppo=ppo).resolved(find("goto-small"))
     env = training_environment(find("goto-small"), settings)
     shaper = build_shaper(find("goto-small"), settings)
@@ -49,10 +49,9 @@ def test_every_seed_starts_from_the_agent(agent, clauses):
     (states,) = started_from(program, first, policy, find("goto-small"), ppo.network)
     for index in range(2):
         found = weights(jax.tree.map(lambda leaf, i=index: leaf[i], states.network))
-        if clauses == 2:
-            new = first[0].network.switch
-            np.testing.assert_array_equal(found.pop("switch.weight"), new.weight[index])
-            np.testing.assert_array_equal(found.pop("switch.bias"), new.bias[index])
+        new = first[0].network.switch
+        np.testing.assert_array_equal(found.pop("switch.weight"), new.weight[index])
+        np.testing.assert_array_equal(found.pop("switch.bias"), new.bias[index])
         wanted = weights(policy.network)
         assert found.keys() == wanted.keys()
         for name, array in wanted.items():
