@@ -33,6 +33,8 @@ def main() -> None:
     runs, _ = read_runs(arguments.runs)
     by_task = {task: areas(runs, task) for task in ABLATED_ON}
     rows = [row for task, found in by_task.items() for row in differences(task, found)]
+    if not rows:
+        sys.exit("no runs of `ella reproduce ablation` in these folders")
     result = {
         "command": "python benchmarks/ablation.py " + " ".join(sys.argv[1:]),
         "what": "difference of areas under the success curve, paired by seed",
@@ -54,7 +56,7 @@ def areas(runs: Sequence[Run], task: str) -> Areas:
     own = {
         run.path.name.removeprefix(f"{task}-"): run
         for run in runs
-        if run.task == task and run.path.name.startswith((f"{task}-ella", f"{task}-ppo"))
+        if run.task == task and run.path.name.startswith(f"{task}-ella")
     }
     if not own:
         return {}

@@ -37,6 +37,8 @@ def main() -> None:
         print(f"warning: {warning}", file=sys.stderr)
     rates = _rates(arguments.rates) if arguments.rates else {}
     rows = compared(runs, arguments.tasks, arguments.success, rates)
+    if not rows:
+        sys.exit(f"no run of PPO or ELLA on {', '.join(arguments.tasks)} in these folders")
     result = {
         "command": "python benchmarks/environments.py " + " ".join(sys.argv[1:]),
         "what": f"frames until {arguments.success:.0%} success, the first of {LINES} log lines in "
@@ -93,6 +95,8 @@ def compared(
 def first_frame(series: Series, success: float) -> float:
     """Frames at the first of `LINES` log lines in a row with that success; infinite if none is."""
     high = series.values[SUCCESS] >= success
+    if len(high) < LINES:
+        return np.inf
     in_a_row = np.lib.stride_tricks.sliding_window_view(high, LINES).all(axis=1)
     return float(series.frames[in_a_row.argmax()]) if in_a_row.any() else np.inf
 

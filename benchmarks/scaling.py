@@ -71,6 +71,8 @@ def main() -> None:
         for seeds in arguments.seeds
         for method in arguments.methods
     ]
+    if not points:
+        sys.exit("name --environments or --seeds to measure")
     rows: list[dict[str, Any]] = []
     for begin in range(0, len(points), arguments.at_once):
         for row in _batch(points[begin : begin + arguments.at_once], arguments):

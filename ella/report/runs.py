@@ -17,9 +17,9 @@ from ella.errors import InputError
 from ella.report.series import MAX_NUMBER, SUCCESS, Series, read_series
 from ella.runs.config_file import CONFIG_FILE, FORMAT_VERSION, READABLE_VERSIONS, current_table
 from ella.runs.directory import PROVENANCE_FILE
-from ella.runs.metrics import FILE_NAME, lines_of
+from ella.runs.metrics import FILE_NAME
 from ella.settings_table import flat, read_table, to_json
-from ella.training.goal import Goal
+from ella.training.goal import LINES
 from ella.training.settings import from_table, to_table
 
 RUN_FILES = (CONFIG_FILE, PROVENANCE_FILE, FILE_NAME)
@@ -95,11 +95,8 @@ class Run:
         until = self.config.get("until")
         if not isinstance(until, int | float):
             return False
-        goal = Goal(self.task, until)
-        with suppress(InputError):  # damaged lines
-            for values in lines_of(self.path):
-                goal.count(values)
-        return goal.is_reached
+        last = [_success(series)[-LINES:] for series in self.series.values()]
+        return all(len(rates) == LINES and (rates >= until).all() for rates in last)
 
     @property
     def shared_program(self) -> bool:

@@ -502,7 +502,7 @@ def _concatenated(*leaves: Any) -> Any:
 
 def goal_of(planned: PlannedRun, *, is_begun: bool) -> Goal:
     """The goal of a run, with the log lines that the metrics of one that has begun hold."""
-    goal = Goal(planned.spec.name, planned.settings.until)
+    goal = Goal(planned.settings.until)
     for values in metrics.lines_of(planned.directory) if is_begun and goal.success else ():
         goal.count(values)
     return goal

@@ -144,7 +144,7 @@ def train_settings(
     if not program.is_compiled:
         logger.info("compiling")
         program.compile()
-    goal = Goal(spec.name, settings.until)
+    goal = Goal(settings.until)
     lines: list[LogLine] = []
     seconds = 0.0
     for stretch in stretches(
