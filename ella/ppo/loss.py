@@ -97,16 +97,20 @@ def replay(
     *,
     unroll: int = 1,
     running: RunningStatistics | None = None,
+    detach_critic: bool = False,
 ) -> Replay:
     """Run the network over sequences from their first memories.
 
     Only the memory is a loop over time. Statistics are those of each step's N rows, or `running`.
+    With `detach_critic` values have no gradient beyond the critic's head.
     """
     network = assembled(network, network.config.compute_dtype)
     modulations = look_up(network.instruct(tokens), sequences.instruction_row)
     seen, moments = network.see(sequences.image, modulations, running)
     hidden = network.remember_all(seen, sequences.memory, sequences.first, unroll=unroll)
-    return Replay(jax.nn.log_softmax(network.logits(hidden)), network.value(hidden), moments)
+    log_probs = jax.nn.log_softmax(network.logits(hidden))
+    value = network.value(jax.lax.stop_gradient(hidden) if detach_critic else hidden)
+    return Replay(log_probs, value, moments)
 
 
 @jax.tree_util.register_dataclass
@@ -135,7 +139,9 @@ def ppo_loss(
     """The mean over all steps of all sequences of the clipped losses, or over the `counted` ones.
     Also what was measured and the normalisations' moments."""
     mean = partial(jnp.mean, where=counted)
-    now = replay(network, tokens, sequences, unroll=config.unroll)
+    now = replay(
+        network, tokens, sequences, unroll=config.unroll, detach_critic=config.detach_critic
+    )
     log_ratio = gather_log_prob(now.log_probs, sequences.action) - sequences.log_prob
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - config.clip_range, 1 + config.clip_range)

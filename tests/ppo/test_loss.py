@@ -1,6 +1,7 @@
 """The loss by hand, and its gradient against finite differences."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -116,6 +117,30 @@ def test_instructions_that_do_not_occur_and_frames_that_do_not_count_change_noth
     ]
     share = float(counted.mean())
     np.testing.assert_allclose(share * halves[0] + (1 - share) * halves[1], loss, rtol=1e-5)
+
+
+def test_a_detached_critic_leaves_the_rest_of_the_network_to_the_policy() -> None:
+    network = jax.jit(lambda key: ActorCritic(NETWORK, key=key))(jax.random.key(0))
+    tokens, sequences = make_sequences(np.float32)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def gradient(config: PPOSettings) -> ActorCritic:
+        return jax.grad(lambda network: ppo_loss(network, config, tokens, sequences)[0])(network)
+
+    both = gradient(CONFIG)
+    detached = gradient(dataclasses.replace(CONFIG, detach_critic=True))
+    policy = gradient(dataclasses.replace(CONFIG, value_coefficient=0.0))
+    for name in ("language", "stem", "tail", "memory", "actor"):
+        for one, other, with_value in zip(
+            *(jax.tree.leaves(getattr(found, name)) for found in (detached, policy, both)),
+            strict=True,
+        ):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)
+            assert name == "actor" or not np.allclose(one, with_value, rtol=1e-4, atol=1e-7)
+    for one, other in zip(
+        jax.tree.leaves(detached.critic), jax.tree.leaves(both.critic), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 def test_gradient_is_that_of_finite_differences() -> None:
