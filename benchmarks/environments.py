@@ -24,7 +24,8 @@ from ella.durable_files import write_durably
 from ella.intervals import student_t
 from ella.report.runs import Run, read_runs
 from ella.report.series import SUCCESS, Series
-from ella.training.goal import LINES
+from ella.training.goal import LINES, first_iteration
+from ella.world.tasks import find
 
 METHODS = {"ppo": "PPO", "ella": "ELLA"}
 COLOURS = {"ppo": "#4c72b0", "ella": "#c44e52"}
@@ -70,7 +71,7 @@ def compared(
             continue
         key = (run.task, run.method, int(run.config["ppo"]["num_envs"]))
         for series in run.series.values():
-            groups[key].append(first_frame(series, success))
+            groups[key].append(first_frame(series, success, _first_horizon(run)))
             trained[key].append(float(series.frames[-1]))
     rows = []
     for key in sorted(groups, key=lambda key: (tasks.index(key[0]), key[1], key[2])):
@@ -92,9 +93,17 @@ def compared(
     return rows
 
 
-def first_frame(series: Series, success: float) -> float:
-    """Frames at the first of `LINES` log lines in a row with that success; infinite if none is."""
-    high = series.values[SUCCESS] >= success
+def _first_horizon(run: Run) -> float:
+    """Frames until an episode can have failed."""
+    ppo = run.config["ppo"]
+    iterations = first_iteration(find(run.task), ppo["rollout_length"])
+    return float(iterations * ppo["rollout_length"] * ppo["num_envs"])
+
+
+def first_frame(series: Series, success: float, begin: float) -> float:
+    """Frames at the first of `LINES` log lines in a row, not before `begin` frames, with that
+    success; infinite if none is."""
+    high = (series.values[SUCCESS] >= success) & (series.frames >= begin)
     if len(high) < LINES:
         return np.inf
     in_a_row = np.lib.stride_tricks.sliding_window_view(high, LINES).all(axis=1)

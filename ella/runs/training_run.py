@@ -38,7 +38,7 @@ from ella.training.assembly import (
     sweeps_of,
     training_environment,
 )
-from ella.training.goal import Goal
+from ella.training.goal import Goal, first_iteration
 from ella.training.log_line import LogLine, averages, non_finite
 from ella.training.loop import Stretch, stretches
 from ella.training.policy import Policy
@@ -284,7 +284,7 @@ class _Member:
                 self.metrics.append(line)
         for log in self.logs:
             log.write(line)
-        self.goal.count(line.values)
+        self.goal.count(line.values, line.iteration)
         self.last = line
 
     def save(self, states: PyTree, iteration: int) -> None:
@@ -502,9 +502,10 @@ def _concatenated(*leaves: Any) -> Any:
 
 def goal_of(planned: PlannedRun, *, is_begun: bool) -> Goal:
     """The goal of a run, with the log lines that the metrics of one that has begun hold."""
-    goal = Goal(planned.settings.until)
+    settings = planned.settings
+    goal = Goal(settings.until, first_iteration(planned.spec, settings.ppo.rollout_length))
     for values in metrics.lines_of(planned.directory) if is_begun and goal.success else ():
-        goal.count(values)
+        goal.count(values, int(values["iteration"][0]))
     return goal
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ella.world.tasks import TaskSpec
+
 LINES = 3
 """Log lines in a row at which success must be high enough: one may be luck."""
 
@@ -16,12 +18,14 @@ class Goal:
 
     success: float | None
     """The least success rate; None for a goal that is never reached."""
+    first_iteration: int = 0
+    """Log lines before it do not count."""
     in_a_row: int = 0
 
-    def count(self, values: Mapping[str, ArrayLike]) -> None:
-        """Add a log line: by name the measurements of every seed, NaN where there is none. In a
-        mixture they are of the trained task."""
-        if self.success is None:
+    def count(self, values: Mapping[str, ArrayLike], iteration: int) -> None:
+        """Add the log line after an iteration: by name the measurements of every seed, NaN where
+        there is none. In a mixture they are of the trained task."""
+        if self.success is None or iteration < self.first_iteration:
             return
         is_high = np.asarray(values["success_rate"]) >= self.success
         self.in_a_row = self.in_a_row + 1 if is_high.all() else 0
@@ -30,3 +34,9 @@ class Goal:
     def is_reached(self) -> bool:
         """Whether training may end."""
         return self.in_a_row >= LINES
+
+
+def first_iteration(task: TaskSpec, rollout_length: int) -> int:
+    """The first after which an episode can have failed. Until a horizon is over only successes end
+    episodes, and with thousands of environments that takes several log lines."""
+    return -(-max(task.horizons) // rollout_length)

@@ -17,7 +17,7 @@ from ella.shaping.shaper import AbstractRewardShaper
 from ella.training import multi_host, presets
 from ella.training.ahead import assembled
 from ella.training.assembly import build_shaper, training_environment
-from ella.training.goal import Goal
+from ella.training.goal import Goal, first_iteration
 from ella.training.log_line import LogLine, averages
 from ella.training.loop import stretches
 from ella.training.policy import Policy
@@ -144,7 +144,7 @@ def train_settings(
     if not program.is_compiled:
         logger.info("compiling")
         program.compile()
-    goal = Goal(settings.until)
+    goal = Goal(settings.until, first_iteration(spec, settings.ppo.rollout_length))
     lines: list[LogLine] = []
     seconds = 0.0
     for stretch in stretches(
@@ -163,7 +163,7 @@ def train_settings(
             )
         )
         on_log_line(lines[-1])
-        goal.count(lines[-1].values)
+        goal.count(lines[-1].values, stretch.iteration)
         if goal.is_reached:
             break
     return TrainingResult(

@@ -15,7 +15,7 @@ from ella.runs.log_sinks import AbstractLogSink
 from ella.runs.metrics import lines_of
 from ella.runs.policies import load_policy
 from ella.runs.training_run import Outcome, train_runs
-from ella.training.goal import LINES, Goal
+from ella.training.goal import LINES, Goal, first_iteration
 from ella.training.settings import LogSettings
 from ella.training.train import train_settings
 from ella.world.tasks import find
@@ -33,6 +33,8 @@ def whole(tmp_path_factory):
     planned = tiny_run(tmp_path_factory.mktemp("goal") / "run", iterations=ITERATIONS, log=LOG)
     train_runs([planned])
     lowest = np.array([min(line["success_rate"]) for line in lines_of(planned.directory)])
+    before = first_iteration(planned.spec, TINY.ppo.rollout_length) // 16
+    lowest[:before] = 0
     in_a_row = np.array([lowest[i - LINES : i].min() for i in range(LINES, len(lowest))])
     success = float(np.nanmax(in_a_row))
     return planned, success, LINES + int(np.flatnonzero(in_a_row >= success)[0])
@@ -42,19 +44,31 @@ def test_lines_count_in_a_row_and_of_every_seed():
     goal = Goal(0.9)
     high, low = {"success_rate": [0.9, 1.0]}, {"success_rate": [1.0, 0.89]}
     for line in (high, high, low, high, high):
-        goal.count(line)
+        goal.count(line, 1)
         assert not goal.is_reached
-    goal.count({"success_rate": [1.0, math.nan]})
+    goal.count({"success_rate": [1.0, math.nan]}, 1)
     assert goal.in_a_row == 0
     for _ in range(LINES):
-        goal.count(high)
+        goal.count(high, 1)
+    assert goal.is_reached
+
+
+def test_lines_before_the_first_horizon_is_over_do_not_count():
+    task = find("unlock-maze")
+    assert task.horizons == (128,)
+    first = first_iteration(task, 40)
+    assert first * 40 >= 128 > (first - 1) * 40
+    goal = Goal(0.9, first)
+    for iteration in range(1, first + LINES):
+        assert not goal.is_reached
+        goal.count({"success_rate": [1.0]}, iteration)
     assert goal.is_reached
 
 
 def test_no_goal_is_never_reached():
     goal = Goal(None)
     for _ in range(9):
-        goal.count({"success_rate": [1.0]})
+        goal.count({"success_rate": [1.0]}, 9)
     assert not goal.is_reached
 
 
