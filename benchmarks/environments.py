@@ -5,13 +5,15 @@
         --out environments.json --figure environments.png
 
 Reads the runs of PPO and ELLA in some folders, however many environments each had. A seed gets
-there at the first of three log lines in a row with at least the success asked for; where one does
-not, the frames it was trained for are a lower bound. Seconds follow from the rates that
-`benchmarks/scaling.py` measured of one agent alone: runs that share a GPU tell nothing about them.
+there at the first of three log lines in a row, or of as many as cover a horizon, with at least the
+success asked for; where one does not, the frames it was trained for are a lower bound. Seconds
+follow from the rates that `benchmarks/scaling.py` measured of one agent alone: runs that share a
+GPU tell nothing about them.
 """
 
 import argparse
 import json
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -24,7 +26,7 @@ from ella.durable_files import write_durably
 from ella.intervals import student_t
 from ella.report.runs import Run, read_runs
 from ella.report.series import SUCCESS, Series
-from ella.training.goal import LINES, first_iteration
+from ella.training.goal import LINES, horizon_iterations
 from ella.world.tasks import find
 
 METHODS = {"ppo": "PPO", "ella": "ELLA"}
@@ -43,7 +45,8 @@ def main() -> None:
     result = {
         "command": "python benchmarks/environments.py " + " ".join(sys.argv[1:]),
         "what": f"frames until {arguments.success:.0%} success, the first of {LINES} log lines in "
-        "a row; 'reached' of how many seeds, the others count as the frames they were trained for",
+        "a row (more where those do not cover a horizon); 'reached' of how many seeds, the others "
+        "count as the frames they were trained for",
         "rows": rows,
     }
     write_durably(arguments.out, json.dumps(result, indent=1) + "\n")
@@ -61,24 +64,25 @@ def compared(
     runs: Sequence[Run],
     tasks: Sequence[str],
     success: float,
-    rates: dict[tuple[str, int], float],
+    rates: dict[tuple[str, int, int], float],
 ) -> list[dict[str, Any]]:
     """A row for each task, method and number of environments."""
-    groups: dict[tuple[str, str, int], list[float]] = defaultdict(list)
-    trained: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+    groups: dict[tuple[str, str, int, int], list[float]] = defaultdict(list)
+    trained: dict[tuple[str, str, int, int], list[float]] = defaultdict(list)
     for run in runs:
         if run.method not in METHODS or run.task not in tasks or run.config.get("also"):
             continue
-        key = (run.task, run.method, int(run.config["ppo"]["num_envs"]))
+        ppo = run.config["ppo"]
+        key = (run.task, run.method, int(ppo["num_envs"]), int(ppo["minibatch_frames"]))
         for series in run.series.values():
-            groups[key].append(first_frame(series, success, _first_horizon(run)))
+            groups[key].append(first_frame(series, success, horizon_frames(run)))
             trained[key].append(float(series.frames[-1]))
     rows = []
-    for key in sorted(groups, key=lambda key: (tasks.index(key[0]), key[1], key[2])):
-        task, method, environments = key
+    for key in sorted(groups, key=lambda key: (tasks.index(key[0]), *key[1:])):
+        task, method, environments, minibatch = key
         found, ends = np.array(groups[key]), np.array(trained[key])
         frames = np.where(np.isinf(found), ends, found)
-        rate = rates.get((method, environments))
+        rate = rates.get((method, environments, minibatch))
         rows.append(
             {
                 "task": task,
@@ -93,34 +97,36 @@ def compared(
     return rows
 
 
-def _first_horizon(run: Run) -> float:
-    """Frames until an episode can have failed."""
+def horizon_frames(run: Run) -> float:
+    """Frames in which every episode that began before them has ended."""
     ppo = run.config["ppo"]
-    iterations = first_iteration(find(run.task), ppo["rollout_length"])
+    iterations = horizon_iterations(find(run.task), ppo["rollout_length"])
     return float(iterations * ppo["rollout_length"] * ppo["num_envs"])
 
 
-def first_frame(series: Series, success: float, begin: float) -> float:
-    """Frames at the first of `LINES` log lines in a row, not before `begin` frames, with that
-    success; infinite if none is."""
-    high = (series.values[SUCCESS] >= success) & (series.frames >= begin)
-    if len(high) < LINES:
+def first_frame(series: Series, success: float, horizon: float) -> float:
+    """Frames at the first of some log lines in a row with that success; infinite if none is. They
+    are at least `LINES`, cover a horizon, and lie beyond the first, as `ella.training.goal`
+    demands."""
+    high = (series.values[SUCCESS] >= success) & (series.frames >= horizon)
+    lines = max(LINES, math.ceil(horizon / np.diff(series.frames, prepend=0).max()))
+    if len(high) < lines:
         return np.inf
-    in_a_row = np.lib.stride_tricks.sliding_window_view(high, LINES).all(axis=1)
+    in_a_row = np.lib.stride_tricks.sliding_window_view(high, lines).all(axis=1)
     return float(series.frames[in_a_row.argmax()]) if in_a_row.any() else np.inf
 
 
-def _rates(path: Path) -> dict[tuple[str, int], float]:
-    """Frames a second of one agent, by method and number of environments."""
+def _rates(path: Path) -> dict[tuple[str, int, int], float]:
+    """Frames a second of one agent, by method, number of environments and frames a minibatch."""
     return {
-        (row["method"], row["environments"]): row["frames_per_second"]
+        (row["method"], row["environments"], row["minibatch_frames"]): row["frames_per_second"]
         for row in json.loads(path.read_text())["rows"]
         if row["over"] == "environments" and "failed" not in row
     }
 
 
 def draw(rows: Sequence[dict[str, Any]], success: float, path: Path) -> None:
-    """Frames above and seconds below, one column per task; open markers are lower bounds."""
+    """Frames above and seconds below, one column per task; open triangles are lower bounds."""
     from matplotlib.figure import Figure
 
     tasks = list(dict.fromkeys(row["task"] for row in rows))
@@ -150,14 +156,15 @@ def draw(rows: Sequence[dict[str, Any]], success: float, path: Path) -> None:
 
 
 def _curve(axes: Any, rows: Sequence[dict[str, Any]], values: Sequence[float], label: str) -> None:
-    places = [row["environments"] for row in rows]
+    """A line through the points that every seed reached; the others stand alone."""
     colour = COLOURS[rows[0]["method"]] if rows else None
-    axes.plot(places, values, color=colour, label=label)
-    for row, place, value in zip(rows, places, values, strict=True):
-        whole = row["reached"] == row["seeds"]
-        axes.plot(
-            place, value, "o" if whole else "^", color=colour, fillstyle="full" if whole else "none"
-        )
+    points = [(row["environments"], value) for row, value in zip(rows, values, strict=True)]
+    whole = [row["reached"] == row["seeds"] for row in rows]
+    reached = [point for point, is_whole in zip(points, whole, strict=True) if is_whole]
+    bounds = [point for point, is_whole in zip(points, whole, strict=True) if not is_whole]
+    axes.plot(*zip(*reached, strict=True) if reached else ([], []), "o-", color=colour, label=label)
+    if bounds:
+        axes.plot(*zip(*bounds, strict=True), "^", color=colour, fillstyle="none")
 
 
 def _arguments() -> argparse.Namespace:

@@ -4,10 +4,10 @@
         --figure scaling.png
 
 Points over environments are one seed of the preset `wide`, with minibatches of half a rollout but
-at most 10,240 frames; points over seeds are the preset `onehot` in bfloat16 with 64 environments
-each. Every point is a process of its own: processes compile side by side, then take turns on the
-device, so that no compilation disturbs a measurement. ELLA's termination classifier is left
-untrained, which changes nothing about the work.
+at most 10,240 frames, or with those of `--minibatches`, one for each; points over seeds are the
+preset `onehot` in bfloat16 with 64 environments each. Every point is a process of its own:
+processes compile side by side, then take turns on the device, so that no compilation disturbs a
+measurement. ELLA's termination classifier is left untrained, which changes nothing about the work.
 """
 
 import argparse
@@ -40,18 +40,20 @@ class Point:
     seeds: int
     over: str
     """environments or seeds: the axis it lies on."""
+    minibatch: int | None = None
+    """Frames of one, where they are not what the axis says."""
 
     def settings(self, preset: str | None) -> TrainingSettings:
         """What it trains with; a preset replaces the axis's own."""
         wide = self.over == "environments"
         found = presets.find(preset or ("wide" if wide else "onehot"), self.method)
         rollout = self.environments * found.ppo.rollout_length
-        minibatch = min(LARGEST_MINIBATCH, rollout // 2) if wide else found.ppo.minibatch_frames
+        usual = min(LARGEST_MINIBATCH, rollout // 2) if wide else found.ppo.minibatch_frames
         network = replace(found.ppo.network, compute_dtype="bfloat16")
         ppo = replace(
             found.ppo,
             num_envs=self.environments,
-            minibatch_frames=minibatch,
+            minibatch_frames=self.minibatch or usual,
             network=found.ppo.network if preset else network,
         )
         return replace(found, seeds=self.seeds, ppo=ppo)
@@ -62,9 +64,12 @@ def main() -> None:
     if arguments.point is not None:
         _measure(Point(**arguments.point), arguments.preset, arguments.seconds)
         return
+    minibatches = arguments.minibatches or [None] * len(arguments.environments)
+    if len(minibatches) != len(arguments.environments):
+        sys.exit("name as many --minibatches as --environments")
     points = [
-        Point(arguments.task, method, environments, 1, "environments")
-        for environments in arguments.environments
+        Point(arguments.task, method, environments, 1, "environments", minibatch)
+        for environments, minibatch in zip(arguments.environments, minibatches, strict=True)
         for method in arguments.methods
     ] + [
         Point(arguments.task, method, 64, seeds, "seeds")
@@ -201,6 +206,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--task", default="unlock-maze")
     parser.add_argument("--methods", nargs="+", default=["ppo", "ella"])
     parser.add_argument("--environments", nargs="*", type=int, default=[])
+    parser.add_argument("--minibatches", nargs="*", type=int, default=[])
     parser.add_argument("--seeds", nargs="*", type=int, default=[])
     parser.add_argument("--seconds", type=float, default=2.0, help="of one repeat, about")
     parser.add_argument("--at-once", type=int, default=8, help="processes that compile together")

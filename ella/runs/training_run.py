@@ -38,7 +38,7 @@ from ella.training.assembly import (
     sweeps_of,
     training_environment,
 )
-from ella.training.goal import Goal, first_iteration
+from ella.training.goal import Goal
 from ella.training.log_line import LogLine, averages, non_finite
 from ella.training.loop import Stretch, stretches
 from ella.training.policy import Policy
@@ -502,8 +502,7 @@ def _concatenated(*leaves: Any) -> Any:
 
 def goal_of(planned: PlannedRun, *, is_begun: bool) -> Goal:
     """The goal of a run, with the log lines that the metrics of one that has begun hold."""
-    settings = planned.settings
-    goal = Goal(settings.until, first_iteration(planned.spec, settings.ppo.rollout_length))
+    goal = Goal.of(planned.spec, planned.settings)
     for values in metrics.lines_of(planned.directory) if is_begun and goal.success else ():
         goal.count(values, int(values["iteration"][0]))
     return goal

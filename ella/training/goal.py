@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ella.training.settings import TrainingSettings
 from ella.world.tasks import TaskSpec
 
 LINES = 3
-"""Log lines in a row at which success must be high enough: one may be luck."""
+"""Log lines in a row at which success must be high enough, at least: one may be luck."""
 
 
 @dataclass
@@ -20,7 +21,18 @@ class Goal:
     """The least success rate; None for a goal that is never reached."""
     first_iteration: int = 0
     """Log lines before it do not count."""
+    lines: int = LINES
+    """How many in a row are needed."""
     in_a_row: int = 0
+
+    @classmethod
+    def of(cls, task: TaskSpec, settings: TrainingSettings) -> "Goal":
+        """The goal of a run. Until a horizon is over only successes end episodes, so the lines
+        before do not count; and the lines needed cover a horizon, since environments that began
+        together time out together."""
+        horizon = horizon_iterations(task, settings.ppo.rollout_length)
+        needed = -(-horizon // settings.log_iterations)
+        return cls(settings.until, horizon, max(LINES, needed))
 
     def count(self, values: Mapping[str, ArrayLike], iteration: int) -> None:
         """Add the log line after an iteration: by name the measurements of every seed, NaN where
@@ -33,10 +45,9 @@ class Goal:
     @property
     def is_reached(self) -> bool:
         """Whether training may end."""
-        return self.in_a_row >= LINES
+        return self.in_a_row >= self.lines
 
 
-def first_iteration(task: TaskSpec, rollout_length: int) -> int:
-    """The first after which an episode can have failed. Until a horizon is over only successes end
-    episodes, and with thousands of environments that takes several log lines."""
+def horizon_iterations(task: TaskSpec, rollout_length: int) -> int:
+    """Iterations in which every episode that began before them has ended."""
     return -(-max(task.horizons) // rollout_length)

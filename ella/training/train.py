@@ -17,7 +17,7 @@ from ella.shaping.shaper import AbstractRewardShaper
 from ella.training import multi_host, presets
 from ella.training.ahead import assembled
 from ella.training.assembly import build_shaper, training_environment
-from ella.training.goal import Goal, first_iteration
+from ella.training.goal import Goal
 from ella.training.log_line import LogLine, averages
 from ella.training.loop import stretches
 from ella.training.policy import Policy
@@ -144,7 +144,7 @@ def train_settings(
     if not program.is_compiled:
         logger.info("compiling")
         program.compile()
-    goal = Goal(settings.until, first_iteration(spec, settings.ppo.rollout_length))
+    goal = Goal.of(spec, settings)
     lines: list[LogLine] = []
     seconds = 0.0
     for stretch in stretches(

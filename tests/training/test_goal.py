@@ -15,7 +15,8 @@ from ella.runs.log_sinks import AbstractLogSink
 from ella.runs.metrics import lines_of
 from ella.runs.policies import load_policy
 from ella.runs.training_run import Outcome, train_runs
-from ella.training.goal import LINES, Goal, first_iteration
+from ella.training import presets
+from ella.training.goal import LINES, Goal, horizon_iterations
 from ella.training.settings import LogSettings
 from ella.training.train import train_settings
 from ella.world.tasks import find
@@ -33,7 +34,7 @@ def whole(tmp_path_factory):
     planned = tiny_run(tmp_path_factory.mktemp("goal") / "run", iterations=ITERATIONS, log=LOG)
     train_runs([planned])
     lowest = np.array([min(line["success_rate"]) for line in lines_of(planned.directory)])
-    before = first_iteration(planned.spec, TINY.ppo.rollout_length) // 16
+    before = horizon_iterations(planned.spec, TINY.ppo.rollout_length) // 16
     lowest[:before] = 0
     in_a_row = np.array([lowest[i - LINES : i].min() for i in range(LINES, len(lowest))])
     success = float(np.nanmax(in_a_row))
@@ -53,16 +54,20 @@ def test_lines_count_in_a_row_and_of_every_seed():
     assert goal.is_reached
 
 
-def test_lines_before_the_first_horizon_is_over_do_not_count():
+def test_lines_count_after_the_first_horizon_and_cover_one():
     task = find("unlock-maze")
     assert task.horizons == (128,)
-    first = first_iteration(task, 40)
-    assert first * 40 >= 128 > (first - 1) * 40
-    goal = Goal(0.9, first)
-    for iteration in range(1, first + LINES):
+    wide = presets.find("wide", "ppo")
+    assert wide.ppo.rollout_length == 40
+    often = replace(wide, until=0.9, log=replace(wide.log, every=wide.ppo.frames_per_iteration))
+    goal = Goal.of(task, often)
+    for iteration in range(1, 8):
         assert not goal.is_reached
         goal.count({"success_rate": [1.0]}, iteration)
     assert goal.is_reached
+    assert goal.in_a_row * 40 >= 128
+    seldom = replace(often, log=replace(wide.log, every=5 * wide.ppo.frames_per_iteration))
+    assert Goal.of(task, seldom).lines == LINES
 
 
 def test_no_goal_is_never_reached():
