@@ -1,5 +1,7 @@
 """Matrix products in the compute precision, and the layers that are little else."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,13 +19,40 @@ def widened(x: Array) -> Array:
     return x.astype(wide_dtype(x.dtype))
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
 def matmul(x: Float[Array, "*rows I"], weight: Float[Array, "I O"], dtype: str) -> Array:
-    """`x @ weight` with operands in the compute dtype and a result in at least float32."""
+    """`x @ weight` with operands in the compute dtype and a result in at least float32.
+
+    So are the products on the way back, where JAX would take the gradient as it comes, in float32.
+    """
     return jnp.matmul(
         x.astype(dtype),
         weight.astype(dtype),
         preferred_element_type=wide_dtype(dtype),
     )
+
+
+def _matmul_forward(x: Array, weight: Array, dtype: str) -> tuple[Array, tuple[Array, Array]]:
+    return matmul(x, weight, dtype), (x, weight)
+
+
+def _matmul_backward(dtype: str, kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+    x, weight = kept
+    return (
+        matmul(gradient, weight.T, dtype).astype(x.dtype),
+        weight_gradient(x, gradient, dtype).astype(weight.dtype),
+    )
+
+
+matmul.defvjp(_matmul_forward, _matmul_backward)
+
+
+def weight_gradient(
+    inputs: Float[Array, "*rows I"], outputs: Float[Array, "*rows O"], dtype: str
+) -> Float[Array, "I O"]:
+    """Of a product of `inputs` with a weight, given the gradient of its `outputs`."""
+    flat_inputs = inputs.reshape(-1, inputs.shape[-1])
+    return matmul(flat_inputs.T, outputs.reshape(-1, outputs.shape[-1]), dtype)
 
 
 def uniform(shape: tuple[int, ...], fan_in: int, *, key: PRNGKeyArray) -> Array:
@@ -62,9 +91,11 @@ class TanhHead(eqx.Module):
         return self.output(jnp.tanh(self.hidden(x, dtype)), dtype)
 
 
-@jax.custom_vjp
-def look_up(table: Float[Array, " R *row"], rows: Int32[Array, "*index"]) -> Array:
-    """`table[rows]`, whose gradient is a matrix product.
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def look_up(
+    table: Float[Array, " R *row"], rows: Int32[Array, "*index"], dtype: str = "float32"
+) -> Array:
+    """`table[rows]`, whose gradient is a matrix product with operands in the compute dtype.
 
     A scatter adds in an order that differs between runs on a GPU, so a resumed run would not be
     identical. That costs 2 % of an iteration (benchmarks/network_kernels.py).
@@ -72,15 +103,17 @@ def look_up(table: Float[Array, " R *row"], rows: Int32[Array, "*index"]) -> Arr
     return table[rows]
 
 
-def _look_up_forward(table: Array, rows: Array) -> tuple[Array, tuple[Array, Array]]:
+def _look_up_forward(table: Array, rows: Array, dtype: str) -> tuple[Array, tuple[Array, Array]]:
     return table[rows], (rows, table)
 
 
-def _look_up_backward(residuals: tuple[Array, Array], gradient: Array) -> tuple[Array, None]:
+def _look_up_backward(
+    dtype: str, residuals: tuple[Array, Array], gradient: Array
+) -> tuple[Array, None]:
     rows, table = residuals
-    chosen = jax.nn.one_hot(rows.reshape(-1), table.shape[0], dtype=gradient.dtype, axis=0)
-    flat = chosen @ gradient.reshape(rows.size, -1)
-    return flat.reshape(table.shape), None
+    chosen = jax.nn.one_hot(rows.reshape(-1), table.shape[0], dtype=dtype, axis=0)
+    flat = matmul(chosen, gradient.reshape(rows.size, -1), dtype)
+    return flat.reshape(table.shape).astype(table.dtype), None
 
 
 look_up.defvjp(_look_up_forward, _look_up_backward)

@@ -15,16 +15,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ella.networks.linear import matmul
+from ella.networks.linear import matmul, weight_gradient
 
 UNROLLED_WORDS = 4
 """Words of a sentence that the GRU's loop reads in one go."""
-
-
-def _weight_gradient(inputs: Array, outputs: Array, dtype: str) -> Array:
-    """Of a product of `inputs` [..., I] with a weight, given the gradient of its `outputs`."""
-    flat_inputs = inputs.reshape(-1, inputs.shape[-1])
-    return matmul(flat_inputs.T, outputs.reshape(-1, outputs.shape[-1]), dtype)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
@@ -100,7 +94,7 @@ def _read_words_backward(
     return (
         flat(at_steps[..., None, :] * to_inputs),
         None,
-        _weight_gradient(before, state_gradient, dtype),
+        weight_gradient(before, state_gradient, dtype),
         (at_steps * to_state[..., 2, :]).reshape(-1, new_bias.shape[0]).sum(axis=0),
     )
 
@@ -206,7 +200,7 @@ def _remember_backward(
         None,
         at_start.astype(hidden.dtype),
         at_start_cell.astype(cell.dtype),
-        _weight_gradient(before(hidden, hiddens), at_gates, dtype),
+        weight_gradient(before(hidden, hiddens), at_gates, dtype),
     )
 
 

@@ -104,8 +104,9 @@ def replay(
     Only the memory is a loop over time. Statistics are those of each step's N rows, or `running`.
     With `detach_critic` values have no gradient beyond the critic's head.
     """
-    network = assembled(network, network.config.compute_dtype)
-    modulations = look_up(network.instruct(tokens), sequences.instruction_row)
+    dtype = network.config.compute_dtype
+    network = assembled(network, dtype)
+    modulations = look_up(network.instruct(tokens), sequences.instruction_row, dtype)
     seen, moments = network.see(sequences.image, modulations, running)
     hidden = network.remember_all(seen, sequences.memory, sequences.first, unroll=unroll)
     log_probs = jax.nn.log_softmax(network.logits(hidden))

@@ -99,10 +99,23 @@ def lstm_case(dtype: str) -> Case:
     )
 
 
+def matmul_case(dtype: str) -> Case:
+    def ours(x: Array, weight: Array) -> Array:
+        return linear.matmul(x, weight, dtype)
+
+    x, weight = normal(0, 3, 4, WIDTH), normal(1, WIDTH, 5, scale=WIDTH**-0.5)
+    return Case(ours, jnp.matmul, (x, weight))
+
+
 def look_up_case(dtype: str) -> Case:
     rows = np.random.default_rng(0).integers(0, 7, (SEEDS, 4, 5)).astype(np.int32)
     table = normal(1, 7, 2, WIDTH).astype(dtype)
-    return Case(linear.look_up, lambda table, rows: table[rows], (table,), (rows,))
+    return Case(
+        lambda table, rows: linear.look_up(table, rows, dtype),
+        lambda table, rows: table[rows],
+        (table,),
+        (rows,),
+    )
 
 
 def grid_matrix_case(dtype: str, *, grid: int, pool: int) -> Case:
@@ -145,6 +158,7 @@ def scaled_relu_case(dtype: str) -> Case:
 CASES: dict[str, tuple[Callable[..., Array], Callable[[str], Case]]] = {
     "gru": (recurrence.read_words, gru_case),
     "lstm": (recurrence.remember_sequence, lstm_case),
+    "matmul": (linear.matmul, matmul_case),
     "look-up": (linear.look_up, look_up_case),
     "grid-matrix-4x4": (film.grid_matrix, partial(grid_matrix_case, grid=4, pool=2)),
     "grid-matrix-2x2": (film.grid_matrix, partial(grid_matrix_case, grid=2, pool=1)),
