@@ -9,12 +9,13 @@ Time is the first axis. Call with all rows at once: the weights' gradient of a v
 not one product.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Shaped
 
 from ella.networks.linear import matmul, weight_gradient, widened
 from ella.networks.normalisation import in_order
@@ -133,40 +134,73 @@ def remember_sequence(
     return _remember_forward(inputs, first, hidden, cell, weight, dtype, unroll)[0]
 
 
+Steps = Array | tuple[Array, ...]
+"""[T, ...], or an array for each of T steps."""
+
+
+def _together(steps: Steps) -> Shaped[Array, "T ..."]:
+    return jnp.stack(steps) if isinstance(steps, tuple) else steps
+
+
+def _over_steps(
+    step: Callable[[Any, Any], tuple[Any, tuple[Array, ...]]],
+    carry: Any,
+    steps: tuple[Steps, ...],
+    unroll: int,
+    *,
+    reverse: bool = False,
+) -> tuple[Any, tuple[Steps, ...]]:
+    """`jax.lax.scan`, but without a loop where `unroll` is all there is: what is found at each step
+    then stays apart, which saves moving it."""
+    times = range(len(steps[0]))
+    if unroll < len(times):
+        return jax.lax.scan(step, carry, steps, reverse=reverse, unroll=unroll)
+    found = []
+    for time in reversed(times) if reverse else times:
+        carry, now = step(carry, tuple(part[time] for part in steps))
+        found.append(now)
+    return carry, tuple(zip(*(reversed(found) if reverse else found), strict=True))
+
+
 def _remember_forward(
     inputs: Array, first: Array, hidden: Array, cell: Array, weight: Array, dtype: str, unroll: int
-) -> tuple[Array, tuple[Array, ...]]:
+) -> tuple[Array, tuple[Any, ...]]:
     narrow = weight.astype(dtype)
 
     def step(
-        memory: tuple[Array, Array], now: tuple[Array, Array]
-    ) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
+        memory: tuple[Array, ...], now: tuple[Array, Array]
+    ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         inputs, first = now
         hidden, cell = (jnp.where(first[..., None], 0, part) for part in memory)
         gates = inputs + matmul(hidden, narrow, dtype)
-        hidden, cell = lstm_step(gates, cell)
-        return (hidden, cell), (hidden, cell, gates)
+        memory = lstm_step(gates, cell)
+        return memory, (*memory, gates)
 
     start = (hidden.astype(inputs.dtype), cell.astype(inputs.dtype))
-    _, (hiddens, cells, gates) = jax.lax.scan(step, start, (inputs, first), unroll=unroll)
-    return hiddens, (first, hidden, cell, weight, hiddens, cells, gates)
+    _, (hiddens, cells, gates) = _over_steps(step, start, (inputs, first), unroll)
+    return _together(hiddens), (first, hidden, cell, weight, hiddens, cells, gates)
 
 
 def _remember_backward(
-    dtype: str, unroll: int, kept: tuple[Array, ...], gradient: Array
+    dtype: str, unroll: int, kept: tuple[Any, ...], gradient: Array
 ) -> tuple[Array, None, Array, Array, Array]:
     first, hidden, cell, weight, hiddens, cells, gates = kept
     narrow = weight.astype(dtype)
-    starts = first[..., None]
 
-    def before(start: Array, after: Array) -> Array:
-        earlier = jnp.concatenate([start[None].astype(after.dtype), after[:-1]])
-        return jnp.where(starts, 0, earlier)
+    def before(start: Array, after: Steps) -> Steps:
+        if isinstance(after, tuple):
+            earlier = (start.astype(after[0].dtype), *after[:-1])
+            return tuple(
+                jnp.where(now[..., None], 0, part) for now, part in zip(first, earlier, strict=True)
+            )
+        return jnp.where(
+            first[..., None], 0, jnp.concatenate([start[None].astype(after.dtype), after[:-1]])
+        )
 
     def back(
         later: tuple[Array, Array], now: tuple[Array, ...]
-    ) -> tuple[tuple[Array, Array], Array]:
-        gradient, gates, cell, cell_before, starts = now
+    ) -> tuple[tuple[Array, ...], tuple[Array]]:
+        gradient, gates, cell, cell_before, first = now
         enter, forget, candidate, leave = _lstm_gates(gates)
         shown = jnp.tanh(cell)
         at_hidden = gradient + later[0]
@@ -179,21 +213,21 @@ def _remember_backward(
                 at_hidden * shown * leave * (1 - leave),
             ],
             axis=-1,
-        )
+        ).astype(dtype)
         earlier = (matmul(at_gates, narrow.T, dtype), at_cell * forget)
-        return jax.tree.map(lambda part: jnp.where(starts, 0, part), earlier), at_gates
+        return tuple(jnp.where(first[..., None], 0, part) for part in earlier), (at_gates,)
 
     nothing = (jnp.zeros_like(gradient[0]), jnp.zeros_like(gradient[0]))
-    steps = (gradient, gates, cells, before(cell, cells), starts)
-    (at_start, at_start_cell), at_gates = jax.lax.scan(
-        back, nothing, steps, reverse=True, unroll=unroll
-    )
+    steps = (gradient, gates, cells, before(cell, cells), first)
+    (at_start, at_start_cell), (found,) = _over_steps(back, nothing, steps, unroll, reverse=True)
+    # Written down once, narrow as the products take it.
+    at_gates = in_order(_together(found))
     return (
-        at_gates,
+        widened(at_gates),
         None,
         at_start.astype(hidden.dtype),
         at_start_cell.astype(cell.dtype),
-        weight_gradient(before(hidden, hiddens), at_gates, dtype),
+        weight_gradient(_together(before(hidden, hiddens)), at_gates, dtype),
     )
 
 
