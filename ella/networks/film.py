@@ -4,6 +4,7 @@ Everything is [T, B, ...]: time, rows. The grids are tiny and every seed has its
 convolutions are matrix products over patches: vmapped over seeds they stay batched products.
 """
 
+import math
 from functools import partial
 from typing import Any, TypeVar
 
@@ -76,7 +77,8 @@ def convolved_windows(
 class ConvolutionMatrix(eqx.Module):
     """A convolution made ready for matrix products, in the compute dtype."""
 
-    matrix: Float[Array, "K O"]
+    matrix: Float[Array, "*W K O"]
+    """One for each window, where the layer works window by window."""
     bias: Float[Array, " C"] | None
 
 
@@ -98,19 +100,61 @@ def _tap_table(grid: int, pool: int) -> np.ndarray:
     return table
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
-def grid_matrix(
-    weight: Float[Array, "3 3 I C"], grid: int, pool: int, dtype: str
-) -> Float[Array, "K O"]:
-    """A 3x3 convolution as one matrix from all cells of a grid to all cells."""
+def _corners(grid: int) -> list[tuple[int, int]]:
+    """The first row and column of what the outputs in each quarter of a grid see, which is
+    grid / 2 + 1 cells a side."""
+    starts = (0, grid // 2 - 1)
+    return [(row, column) for row in starts for column in starts]
+
+
+def _window_table(grid: int) -> np.ndarray:
+    """[window, cell seen, output]: a `_tap_table` for each quarter of a grid."""
+    cells = np.arange(grid**2).reshape(grid, grid)
+    size = grid // 2 + 1
+    by_window = np.split(_tap_table(grid, grid // 2), 4, axis=1)
+    return np.stack(
+        [
+            table[cells[row : row + size, column : column + size].reshape(-1)]
+            for table, (row, column) in zip(by_window, _corners(grid), strict=True)
+        ]
+    )
+
+
+def _from_taps(weight: Array, table: np.ndarray, dtype: str) -> Array:
+    """The matrix, or matrices, whose blocks are the taps in `table`."""
     _, _, inputs, outputs = weight.shape
     taps = weight.reshape(NO_TAP, inputs, outputs).astype(dtype)
     taps = jnp.concatenate([taps, jnp.zeros_like(taps[:1])])
     # One gather in the order of the result: assembling blocks and then transposing them costs
     # two more passes over a matrix that may be larger than everything else in a step. 2.89 times
     # as fast, with the backward pass below (benchmarks/network_kernels.py).
-    matrix = taps[_tap_table(grid, pool)[:, None, :], np.arange(inputs)[None, :, None]]
-    return matrix.reshape(grid**2 * inputs, grid**2 * outputs)
+    matrix = taps[table[..., None, :], np.arange(inputs)[:, None]]
+    *lead, cells, cells_out = table.shape
+    return matrix.reshape(*lead, cells * inputs, cells_out * outputs)
+
+
+def _taps_gradient(weight: Array, table: np.ndarray, gradient: Array) -> Array:
+    """Of each tap the sum over the blocks it fills."""
+    table = table.reshape(-1, *table.shape[-2:])
+    windows, cells, cells_out = table.shape
+    blocks = gradient.reshape(windows, cells, weight.shape[2], cells_out, weight.shape[3])
+    # Slices at fixed places, which compilers add up in one pass; a gather they do not.
+
+    def block(window: int, cell: int, output: int) -> Array:
+        return widened(blocks[window : window + 1, cell : cell + 1, :, output : output + 1, :])
+
+    taps = [
+        sum(block(*place) for place in np.argwhere(table == tap).tolist()) for tap in range(NO_TAP)
+    ]
+    return jnp.stack(taps).reshape(weight.shape).astype(weight.dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
+def grid_matrix(
+    weight: Float[Array, "3 3 I C"], grid: int, pool: int, dtype: str
+) -> Float[Array, "K O"]:
+    """A 3x3 convolution as one matrix from all cells of a grid to all cells."""
+    return _from_taps(weight, _tap_table(grid, pool), dtype)
 
 
 def _grid_matrix_forward(weight: Array, grid: int, pool: int, dtype: str) -> tuple[Array, Array]:
@@ -120,32 +164,80 @@ def _grid_matrix_forward(weight: Array, grid: int, pool: int, dtype: str) -> tup
 def _grid_matrix_backward(
     grid: int, pool: int, dtype: str, weight: Array, gradient: Array
 ) -> tuple[Array]:
-    """Of each tap the sum over the pairs of cells it joins."""
-    table = _tap_table(grid, pool)
-    blocks = gradient.reshape(grid**2, weight.shape[2], grid**2, weight.shape[3])
-    # Slices at fixed places, which compilers add up in one pass; a gather they do not.
-
-    def block(cell: int, output: int) -> Array:
-        return widened(blocks[cell : cell + 1, :, output : output + 1, :])
-
-    taps = [
-        sum(block(cell, output) for cell, output in np.argwhere(table == tap).tolist())
-        for tap in range(NO_TAP)
-    ]
-    return (jnp.stack(taps).reshape(weight.shape).astype(weight.dtype),)
+    return (_taps_gradient(weight, _tap_table(grid, pool), gradient),)
 
 
 grid_matrix.defvjp(_grid_matrix_forward, _grid_matrix_backward)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def window_matrices(
+    weight: Float[Array, "3 3 I C"], grid: int, dtype: str
+) -> Float[Array, "4 K O"]:
+    """A 3x3 convolution as a matrix for each quarter of a grid, from the cells it sees to its
+    cells."""
+    return _from_taps(weight, _window_table(grid), dtype)
+
+
+def _window_matrices_forward(weight: Array, grid: int, dtype: str) -> tuple[Array, Array]:
+    return window_matrices(weight, grid, dtype), weight
+
+
+def _window_matrices_backward(
+    grid: int, dtype: str, weight: Array, gradient: Array
+) -> tuple[Array]:
+    return (_taps_gradient(weight, _window_table(grid), gradient),)
+
+
+window_matrices.defvjp(_window_matrices_forward, _window_matrices_backward)
+
+
+@jax.custom_vjp
+def seen_by_windows(x: Float[Array, "*rows G I"]) -> Float[Array, "4 *rows K"]:
+    """What the outputs in each quarter of a grid see of it, flattened. The gradients of a cell
+    that several see are added up in at least float32."""
+    grid = math.isqrt(x.shape[-2])
+    size = grid // 2 + 1
+    cells = x.reshape(*x.shape[:-2], grid, grid, x.shape[-1])
+    seen = [
+        cells[..., row : row + size, column : column + size, :] for row, column in _corners(grid)
+    ]
+    return jnp.stack(seen).reshape(4, *x.shape[:-2], -1)
+
+
+def _seen_by_windows_forward(x: Array) -> tuple[Array, Array]:
+    # Of `x` the way back needs only the shape.
+    return seen_by_windows(x), jnp.zeros((*x.shape[-2:], 0))
+
+
+def _seen_by_windows_backward(shaped: Array, gradient: Array) -> tuple[Array]:
+    cells, channels, _ = shaped.shape
+    grid, rows = math.isqrt(cells), gradient.shape[1:-1]
+    size = grid // 2 + 1
+    parts = gradient.reshape(4, *rows, size, size, channels)
+
+    def placed(part: Array, start: tuple[int, int]) -> Array:
+        around = [(first, grid - size - first) for first in start]
+        return jnp.pad(widened(part), [(0, 0)] * len(rows) + [*around, (0, 0)])
+
+    total, *others = (placed(*each) for each in zip(parts, _corners(grid), strict=True))
+    for other in others:
+        total = total + other
+    return (total.astype(gradient.dtype).reshape(*rows, cells, channels),)
+
+
+seen_by_windows.defvjp(_seen_by_windows_forward, _seen_by_windows_backward)
 
 
 class Convolution(eqx.Module):
     """Weights of a convolution padded by 1.
 
     With a `grid`, the layer works on whole grids of that many cells a side, as one matrix from
-    all inputs to all outputs: on a 2x2 grid every output of a 3x3 kernel sees every input, and on
-    a 4x4 grid the products with zeros cost less than copying patches. Its outputs are ordered by
-    windows of `pool` by `pool` cells. Where a normalisation follows, its shift is all the `bias`
-    a convolution needs.
+    all inputs to all outputs: on a 2x2 grid every output of a 3x3 kernel sees every input. Where
+    its outputs are to be pooled, the grid is two windows of `pool` by `pool` cells a side, its
+    outputs are ordered by them, and each has a matrix from the cells it sees: of a 4x4 grid 9, so
+    that no more is multiplied than by patches, which would be many more to copy. Where a
+    normalisation follows, its shift is all the `bias` a convolution needs.
     """
 
     weight: Float[Array, "k k I C"]
@@ -175,6 +267,8 @@ class Convolution(eqx.Module):
         """Inputs to outputs: of one position, or of the whole grid."""
         if self.grid is None:
             matrix = self.weight.reshape(-1, self.weight.shape[-1]).astype(dtype)
+        elif self.pool > 1:
+            matrix = window_matrices(self.weight, self.grid, dtype)
         else:
             matrix = grid_matrix(self.weight, self.grid, self.pool, dtype)
         return ConvolutionMatrix(matrix, self.bias)
@@ -190,10 +284,15 @@ def convolved(
 ) -> Float[Array, "*rows O"]:
     """Patches times matrix plus bias, in the patches' dtype.
 
-    Of a convolution with a grid, patches and outputs are whole grids, flattened.
+    Of a convolution with a grid, patches and outputs are whole grids, flattened; or windows' parts
+    of it, the windows coming first.
     """
     convolution = ready(convolution, str(patches.dtype))
-    outputs = jnp.matmul(patches, convolution.matrix)
+    if convolution.matrix.ndim == 2:
+        outputs = jnp.matmul(patches, convolution.matrix)
+    else:
+        of_windows = patches.reshape(len(patches), -1, patches.shape[-1])
+        outputs = jnp.matmul(of_windows, convolution.matrix).reshape(*patches.shape[:-1], -1)
     if convolution.bias is None:
         return outputs
     bias = convolution.bias.astype(outputs.dtype)
@@ -257,7 +356,8 @@ class Stem(eqx.Module):
         x, first_moments = self.first_norm.pooled(x, first)
         x = on_grid(self.second, x)
         x = x.reshape(*x.shape[:-2], POOL * POOL, POOL * POOL, x.shape[-1])
-        x, second_moments = self.second_norm.pooled(x, second)
+        # As the windows' products leave them, so that nothing is moved.
+        x, second_moments = self.second_norm.pooled_windows(jnp.moveaxis(x, 2, 0), second)
         x, third_moments = self.third_norm(on_grid(self.third, x), third)
         return on_grid(self.fourth, x), (first_moments, second_moments, third_moments)
 
@@ -342,5 +442,9 @@ def on_grid(
 ) -> Float[Array, "*rows G C"]:
     """A convolution of whole grids of G cells, as one matrix product: 1.44 times as fast as XLA's
     convolution on 4x4 cells, 6.28 times on 2x2 (benchmarks/network_kernels.py)."""
-    outputs = convolved(convolution, x.reshape(*x.shape[:-2], -1))
+    convolution = ready(convolution, str(x.dtype))
+    if convolution.matrix.ndim == 2:
+        outputs = convolved(convolution, x.reshape(*x.shape[:-2], -1))
+    else:
+        outputs = jnp.moveaxis(convolved(convolution, seen_by_windows(x)), 0, -2)
     return outputs.reshape(*x.shape[:-1], -1)

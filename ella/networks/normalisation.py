@@ -76,34 +76,44 @@ class Normalisation(eqx.Module):
         scale, shift, found = self.affine(x, running)
         return _after_choice(_signed_maximum(x, self._signs(x)), scale, shift), found
 
+    def pooled_windows(
+        self, x: Float[Array, "G T B W C"], running: Moments | None
+    ) -> tuple[Float[Array, "T B G C"], Moments]:
+        """`pooled`, of G windows that come first."""
+        x = in_order(x)
+        scale, shift, found = self.affine(x, running, time=1)
+        chosen = _after_choice(_signed_maximum(x, self._signs(x)), scale, shift)
+        return jnp.moveaxis(chosen, 0, 2), found
+
     def _signs(self, x: Array) -> Float[Array, " C"]:
         """Of the scale, in the dtype of `x`."""
         return jax.lax.stop_gradient(jnp.where(self.weight < 0, -1, 1).astype(x.dtype))
 
     def affine(
-        self, x: Float[Array, "T B *P C"], running: Moments | None
+        self, x: Float[Array, "..."], running: Moments | None, *, time: int = 0
     ) -> tuple[Array, Array, Moments]:
         """(scale, shift) with which `scale * x + shift` is normalised, broadcastable to `x`, and
         the moments [T, C] of the batch with unbiased variances, as running statistics need them.
 
-        Given `running`, those are used instead of the batch's.
+        Given `running`, those are used instead of the batch's. Axes before `time` are positions
+        like those after the rows.
         """
         if running is not None and self.uses_batch:
             mean, variance = running.mean, running.variance
             found = Moments(mean[None], variance[None])
         elif self.uses_batch:
-            mean, biased, count = self.batch_moments(x)
-            shape = (mean.shape[0], *(1,) * (x.ndim - 2), mean.shape[-1])
+            mean, biased, count = self.batch_moments(x, time)
+            shape = (mean.shape[0], *(1,) * (x.ndim - 2 - time), mean.shape[-1])
             found = Moments(mean, biased * (count / max(count - 1, 1)))
             mean, variance = mean.reshape(shape), biased.reshape(shape)
         else:
             wide = widened(x)
-            identity = jnp.zeros((x.shape[0], x.shape[-1]), wide.dtype)
+            identity = jnp.zeros((x.shape[time], x.shape[-1]), wide.dtype)
             found = Moments(identity, identity + 1)
             if self.kind == "none":
                 ones = jnp.ones((1,) * x.ndim, wide.dtype)
                 return ones * self.weight, ones * self.bias, found
-            axes = tuple(range(2, x.ndim))
+            axes = (*range(time), *range(time + 2, x.ndim))
             mean, variance = _mean_and_variance(wide, axes)
         scale, shift = self._affine_of(mean, variance)
         pad = (1,) * (x.ndim - scale.ndim)
@@ -117,13 +127,13 @@ class Normalisation(eqx.Module):
         scale = self.weight * jax.lax.rsqrt(variance + EPSILON)
         return scale, self.bias - mean * scale
 
-    def batch_moments(self, x: Float[Array, "T B *P C"]) -> tuple[Array, Array, int]:
+    def batch_moments(self, x: Float[Array, "..."], time: int = 0) -> tuple[Array, Array, int]:
         """(mean, biased variance) [T, C], or [1, C] over the whole minibatch, and their count."""
-        first = 1 if self.kind == "batch" else 0
-        axes = tuple(range(first, x.ndim - 1))
+        by_step = self.kind == "batch"
+        axes = tuple(axis for axis in range(x.ndim - 1) if axis != time or not by_step)
         mean, variance = _mean_and_variance(widened(x), axes)
         channels = x.shape[-1]
-        count = x.size // channels // (x.shape[0] if self.kind == "batch" else 1)
+        count = x.size // channels // (x.shape[time] if by_step else 1)
         return mean.reshape(-1, channels), variance.reshape(-1, channels), count
 
 

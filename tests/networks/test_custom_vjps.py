@@ -133,6 +133,30 @@ def grid_matrix_case(dtype: str, *, grid: int, pool: int) -> Case:
     return Case(ours, plain, (x, normal(1, 3, 3, WIDTH, WIDTH, scale=0.1)))
 
 
+def window_matrices_case(dtype: str) -> Case:
+    def ours(weight: Array) -> Array:
+        return film.window_matrices(weight, 4, dtype)
+
+    def plain(weight: Array) -> Array:
+        """The rows and columns of the whole grid's matrix that belong to each window."""
+        whole = film.grid_matrix(weight, 4, 2, "float32").reshape(4, 4, WIDTH, 4, -1)
+        seen = [whole[i : i + 3, j : j + 3] for i in (0, 1) for j in (0, 1)]
+        return jnp.stack(
+            [cells[..., window, :].reshape(9 * WIDTH, -1) for window, cells in enumerate(seen)]
+        )
+
+    return Case(ours, plain, (normal(0, 3, 3, WIDTH, WIDTH),))
+
+
+def seen_by_windows_case(dtype: str) -> Case:
+    def plain(x: Array) -> Array:
+        cells = x.reshape(len(x), 4, 4, WIDTH)
+        seen = [cells[:, i : i + 3, j : j + 3] for i in (0, 1) for j in (0, 1)]
+        return jnp.stack(seen).reshape(4, len(x), -1)
+
+    return Case(film.seen_by_windows, plain, (normal(0, 5, 16, WIDTH).astype(dtype),))
+
+
 def first_of_highest(x: Array, signs: Array) -> Array:
     """Where values are equal, argmax finds the first."""
     chosen = jnp.argmax(x * signs, axis=-2, keepdims=True)
@@ -162,6 +186,8 @@ CASES: dict[str, tuple[Callable[..., Array], Callable[[str], Case]]] = {
     "look-up": (linear.look_up, look_up_case),
     "grid-matrix-4x4": (film.grid_matrix, partial(grid_matrix_case, grid=4, pool=2)),
     "grid-matrix-2x2": (film.grid_matrix, partial(grid_matrix_case, grid=2, pool=1)),
+    "window-matrices": (film.window_matrices, window_matrices_case),
+    "seen-by-windows": (film.seen_by_windows, seen_by_windows_case),
     "maximum": (normalisation._signed_maximum, maximum_case),
     "scaled-relu": (normalisation._scaled_relu, scaled_relu_case),
 }

@@ -52,6 +52,16 @@ def test_output_and_pooling(x: np.ndarray, kind: str) -> None:
     np.testing.assert_allclose(pooled, want.max(axis=-2), atol=2e-5)
 
 
+@pytest.mark.parametrize("kind", ["batch", "minibatch", "layer", "none"])
+def test_windows_may_come_first(x: np.ndarray, kind: str) -> None:
+    layer = norm(kind)
+    want, want_moments = layer.pooled(jnp.asarray(x), None)
+    got, moments = layer.pooled_windows(jnp.moveaxis(jnp.asarray(x), 2, 0), None)
+    np.testing.assert_allclose(got, want, atol=2e-5)
+    np.testing.assert_allclose(moments.mean, want_moments.mean, atol=1e-5)
+    np.testing.assert_allclose(moments.variance, want_moments.variance, rtol=1e-4)
+
+
 def test_pooling_before_scaling_has_the_same_gradient(x: np.ndarray) -> None:
     layer = norm("batch")
     probe = np.random.default_rng(2).normal(size=(T, B, P, C)).astype(np.float32)
