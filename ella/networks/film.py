@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped, UInt8
 
-from ella.networks.linear import Linear, uniform, widened
+from ella.networks.linear import Linear, uniform, weight_gradient, wide_dtype, widened
 from ella.networks.normalisation import Moments, Normalisation, initial_moments
 from ella.networks.settings import Kind, Variant
 from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
@@ -72,6 +72,58 @@ def convolved_windows(
     matrix product 2.1 times as fast as XLA's convolution (benchmarks/network_kernels.py)."""
     patches = channels_of(pooled_patches(packed, 2, POOL), variant, str(matrix.dtype))
     return jnp.matmul(patches, matrix)
+
+
+COUNTED_ROWS = 4096
+"""Rows in each of the products that are added up to patches' counts: enough of them to fill a
+GPU."""
+
+
+@jax.custom_vjp
+def product_with_means(
+    patches: Float[Array, "T B G P K"], matrix: Float[Array, "K C"]
+) -> tuple[Float[Array, "T B G P C"], Float[Array, "T C"], Float[Array, "T C"]]:
+    """Patches of zeros and ones times a matrix, and the means at each step of the product and of
+    its square.
+
+    Those follow from how often any two inputs are 1 together, which is a smaller array to go over
+    than the product; and a gradient of theirs reaches the matrix without being spread over it.
+    """
+    return _product_with_means_forward(patches, matrix)[0]
+
+
+def _product_with_means_forward(
+    patches: Array, matrix: Array
+) -> tuple[tuple[Array, Array, Array], tuple[Array, ...]]:
+    wide = wide_dtype(matrix.dtype)
+    steps, inputs = len(patches), patches.shape[-1]
+    rows = math.prod(patches.shape[1:-1])
+    parts = rows // COUNTED_ROWS if rows % COUNTED_ROWS == 0 else 1
+    counted = patches.reshape(steps * parts, -1, inputs)
+    together = jnp.einsum("tni,tnj->tij", counted, counted, preferred_element_type=wide)
+    shares = together.reshape(steps, parts, inputs, inputs).sum(1) / rows
+    matrix_wide = widened(matrix)
+    mean = jnp.matmul(jnp.diagonal(shares, axis1=1, axis2=2), matrix_wide, precision="highest")
+    spread = jnp.matmul(shares, matrix_wide, precision="highest")
+    square = (spread * matrix_wide).sum(1)
+    return (jnp.matmul(patches, matrix), mean, square), (patches, matrix, shares)
+
+
+def _product_with_means_backward(
+    kept: tuple[Array, ...], gradient: tuple[Array, ...]
+) -> tuple[Array, Array]:
+    patches, matrix, shares = kept
+    at_product, at_mean, at_square = gradient
+    direct = weight_gradient(patches, at_product, str(matrix.dtype))
+    ones = jnp.diagonal(shares, axis1=1, axis2=2)
+    through_mean = jnp.matmul(ones.T, at_mean, precision="highest")
+    weighted = widened(matrix) * at_square[:, None, :]
+    through_square = jnp.einsum("tij,tjc->ic", shares, weighted, precision="highest")
+    total = direct + through_mean + 2 * through_square
+    return jnp.zeros_like(patches), total.astype(matrix.dtype)
+
+
+product_with_means.defvjp(_product_with_means_forward, _product_with_means_backward)
 
 
 class ConvolutionMatrix(eqx.Module):
@@ -352,8 +404,16 @@ class Stem(eqx.Module):
         instead of the batch's, and the leading axes may be any two."""
         first, second, third = running or (None, None, None)
         cells = packed_cells(image, self.variant)
-        x = convolved_windows(cells, ready(self.first, dtype).matrix, self.variant)
-        x, first_moments = self.first_norm.pooled(x, first)
+        matrix = ready(self.first, dtype).matrix
+        # Counting costs less than going over the product where that is wider than the patches; not
+        # at a single step, as in acting.
+        is_wide = matrix.shape[1] > matrix.shape[0] and len(image) > 1
+        if self.variant == "onehot" and self.first_norm.uses_batch and is_wide and first is None:
+            patches = channels_of(pooled_patches(cells, 2, POOL), self.variant, dtype)
+            x, first_moments = self.first_norm.pooled_given(*product_with_means(patches, matrix))
+        else:
+            x = convolved_windows(cells, matrix, self.variant)
+            x, first_moments = self.first_norm.pooled(x, first)
         x = on_grid(self.second, x)
         x = x.reshape(*x.shape[:-2], POOL * POOL, POOL * POOL, x.shape[-1])
         # As the windows' products leave them, so that nothing is moved.

@@ -85,6 +85,22 @@ class Normalisation(eqx.Module):
         chosen = _after_choice(_signed_maximum(x, self._signs(x)), scale, shift)
         return jnp.moveaxis(chosen, 0, 2), found
 
+    def pooled_given(
+        self,
+        x: Float[Array, "T B *P W C"],
+        mean: Float[Array, "T C"],
+        square: Float[Array, "T C"],
+    ) -> tuple[Array, Moments]:
+        """`pooled`, given the means of `x` and of its square at each step: no pass over `x` finds
+        them, and on the way back they are not its concern."""
+        x = in_order(x)
+        if self.kind == "minibatch":
+            mean, square = (part.mean(0, keepdims=True) for part in (mean, square))
+        biased = jnp.maximum(square - jnp.square(mean), 0.0)
+        count = x.size // x.shape[-1] // len(mean)
+        scale, shift, found = self._affine_of_batch(mean, biased, count, x.ndim - 2)
+        return _after_choice(_signed_maximum(x, self._signs(x)), scale, shift), found
+
     def _signs(self, x: Array) -> Float[Array, " C"]:
         """Of the scale, in the dtype of `x`."""
         return jax.lax.stop_gradient(jnp.where(self.weight < 0, -1, 1).astype(x.dtype))
@@ -102,10 +118,11 @@ class Normalisation(eqx.Module):
             mean, variance = running.mean, running.variance
             found = Moments(mean[None], variance[None])
         elif self.uses_batch:
-            mean, biased, count = self.batch_moments(x, time)
-            shape = (mean.shape[0], *(1,) * (x.ndim - 2 - time), mean.shape[-1])
-            found = Moments(mean, biased * (count / max(count - 1, 1)))
-            mean, variance = mean.reshape(shape), biased.reshape(shape)
+            scale, shift, found = self._affine_of_batch(
+                *self.batch_moments(x, time), x.ndim - 2 - time
+            )
+            pad = (1,) * time
+            return scale.reshape(*pad, *scale.shape), shift.reshape(*pad, *shift.shape), found
         else:
             wide = widened(x)
             identity = jnp.zeros((x.shape[time], x.shape[-1]), wide.dtype)
@@ -122,6 +139,14 @@ class Normalisation(eqx.Module):
     def running_affine(self, running: Moments) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
         """(scale, shift) where running statistics are used."""
         return self._affine_of(running.mean, running.variance)
+
+    def _affine_of_batch(
+        self, mean: Float[Array, "T C"], biased: Float[Array, "T C"], count: int, between: int
+    ) -> tuple[Array, Array, Moments]:
+        """(scale, shift) [T, ..., C] with so many axes `between`, and the unbiased moments."""
+        found = Moments(mean, biased * (count / max(count - 1, 1)))
+        shape = (mean.shape[0], *(1,) * between, mean.shape[-1])
+        return *self._affine_of(mean.reshape(shape), biased.reshape(shape)), found
 
     def _affine_of(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         scale = self.weight * jax.lax.rsqrt(variance + EPSILON)

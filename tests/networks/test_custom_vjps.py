@@ -157,6 +157,21 @@ def seen_by_windows_case(dtype: str) -> Case:
     return Case(film.seen_by_windows, plain, (normal(0, 5, 16, WIDTH).astype(dtype),))
 
 
+def product_with_means_case(dtype: str) -> Case:
+    def flat(*arrays: Array) -> Array:
+        return jnp.concatenate([array.astype(jnp.float32).reshape(-1) for array in arrays])
+
+    def ours(matrix: Array, patches: Array) -> Array:
+        return flat(*film.product_with_means(patches, matrix))
+
+    def plain(matrix: Array, patches: Array) -> Array:
+        product = patches @ matrix
+        return flat(product, product.mean((1, 2, 3)), jnp.square(product).mean((1, 2, 3)))
+
+    patches = np.random.default_rng(0).random((SEEDS, 3, 5, 2, 4, 6)) < 0.4
+    return Case(ours, plain, (normal(1, 6, WIDTH).astype(dtype),), (patches.astype(dtype),))
+
+
 def first_of_highest(x: Array, signs: Array) -> Array:
     """Where values are equal, argmax finds the first."""
     chosen = jnp.argmax(x * signs, axis=-2, keepdims=True)
@@ -188,6 +203,7 @@ CASES: dict[str, tuple[Callable[..., Array], Callable[[str], Case]]] = {
     "grid-matrix-2x2": (film.grid_matrix, partial(grid_matrix_case, grid=2, pool=1)),
     "window-matrices": (film.window_matrices, window_matrices_case),
     "seen-by-windows": (film.seen_by_windows, seen_by_windows_case),
+    "product-with-means": (film.product_with_means, product_with_means_case),
     "maximum": (normalisation._signed_maximum, maximum_case),
     "scaled-relu": (normalisation._scaled_relu, scaled_relu_case),
 }

@@ -148,3 +148,17 @@ def test_frames_cross_with_instructions_in_evaluation() -> None:
     assert crossed.shape == (4, 3, C)
     one, _ = tail(features[2:3], modulations[None, 1:2], tail.initial_statistics())
     np.testing.assert_allclose(crossed[2, 1], one[0, 0], atol=1e-6)
+
+
+def test_steps_counted_together_are_as_each_alone() -> None:
+    """A single step does not count, nor does a narrow stem."""
+    stem = Stem(96, "onehot", "batch", key=jax.random.key(0))
+    image = jnp.asarray(np.random.default_rng(0).integers(0, 3, (3, 6, 7, 7, 3)), jnp.uint8)
+    together, moments = stem(image, None)
+    for step in range(3):
+        alone, moments_alone = stem(image[step : step + 1], None)
+        np.testing.assert_allclose(together[step], alone[0], atol=1e-4)
+        for one, other in zip(
+            jax.tree.leaves(moments), jax.tree.leaves(moments_alone), strict=True
+        ):
+            np.testing.assert_allclose(one[step], other[0], rtol=1e-3, atol=1e-5)

@@ -62,6 +62,17 @@ def test_windows_may_come_first(x: np.ndarray, kind: str) -> None:
     np.testing.assert_allclose(moments.variance, want_moments.variance, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["batch", "minibatch"])
+def test_means_may_be_given(x: np.ndarray, kind: str) -> None:
+    layer = norm(kind)
+    want, want_moments = layer.pooled(jnp.asarray(x), None)
+    means = (jnp.asarray(part.mean((1, 2, 3))) for part in (x, np.square(x)))
+    got, moments = layer.pooled_given(jnp.asarray(x), *means)
+    np.testing.assert_allclose(got, want, atol=2e-5)
+    np.testing.assert_allclose(moments.mean, want_moments.mean, rtol=1e-5)
+    np.testing.assert_allclose(moments.variance, want_moments.variance, rtol=1e-4)
+
+
 def test_pooling_before_scaling_has_the_same_gradient(x: np.ndarray) -> None:
     layer = norm("batch")
     probe = np.random.default_rng(2).normal(size=(T, B, P, C)).astype(np.float32)
