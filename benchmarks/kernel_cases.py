@@ -290,7 +290,7 @@ KERNELS: dict[str, Kernel] = {
         encoder_case,
     ),
     "look-up": Kernel(
-        "table[rows]", ((linear, "look_up", lambda table, rows: table[rows]),), look_up_case
+        "table[rows]", ((linear, "look_up", lambda table, rows, *_: table[rows]),), look_up_case
     ),
     "grid-matrix": Kernel(
         "gather and transpose, differentiated by JAX",

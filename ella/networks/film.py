@@ -258,7 +258,7 @@ def seen_by_windows(x: Float[Array, "*rows G I"]) -> Float[Array, "4 *rows K"]:
 
 
 def _seen_by_windows_forward(x: Array) -> tuple[Array, Array]:
-    # Of `x` the way back needs only the shape.
+    # Of `x` the backward pass needs only the shape.
     return seen_by_windows(x), jnp.zeros((*x.shape[-2:], 0))
 
 

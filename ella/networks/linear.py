@@ -23,7 +23,8 @@ def widened(x: Array) -> Array:
 def matmul(x: Float[Array, "*rows I"], weight: Float[Array, "I O"], dtype: str) -> Array:
     """`x @ weight` with operands in the compute dtype and a result in at least float32.
 
-    So are the products on the way back, where JAX would take the gradient as it comes, in float32.
+    So are the products of the backward pass, where JAX would take the gradient as it comes, in
+    float32.
     """
     return jnp.matmul(
         x.astype(dtype),

@@ -92,7 +92,7 @@ class Normalisation(eqx.Module):
         square: Float[Array, "T C"],
     ) -> tuple[Array, Moments]:
         """`pooled`, given the means of `x` and of its square at each step: no pass over `x` finds
-        them, and on the way back they are not its concern."""
+        them, and in the backward pass they are not its concern."""
         x = in_order(x)
         if self.kind == "minibatch":
             mean, square = (part.mean(0, keepdims=True) for part in (mean, square))

@@ -19,6 +19,7 @@ SMALL_PPO = PPOSettings(
     minibatch_frames=320,
     learning_rate=1e-3,
     pool_size=128,
+    unroll=4,
 )
 LAPTOP_PPO = replace(
     SMALL_PPO,
@@ -38,7 +39,7 @@ WIDE_PPO = PPOSettings(
     learning_rate=3e-4,
     pool_size=0,
 )
-"""Many environments for one agent. First values, to be tuned by measurement."""
+"""Many environments for one agent (results/wide has what was tried)."""
 
 PRESETS = {
     PAPER: TrainingSettings(),

@@ -64,7 +64,7 @@ def test_gru_value_and_gradient(dtype: str, tolerance: float) -> None:
     assert not got_gradient[0][:, 3].any()
 
 
-@pytest.mark.parametrize("unroll", [1, 3])
+@pytest.mark.parametrize("unroll", [1, 3, 20])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.1)])
 def test_lstm_value_and_gradient(dtype: str, tolerance: float, unroll: int) -> None:
     inputs, weight = normal(0, STEPS, ROWS, 4 * WIDTH), normal(1, WIDTH, 4 * WIDTH)
