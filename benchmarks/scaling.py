@@ -183,12 +183,13 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
                 for row in rows
                 if (row["over"], row["method"]) == (over, method) and "failed" not in row
             ]
-            places = [row[over] for row in of_method]
+            own = [row[over] for row in of_method]
             label = LABELS.get(method, method)
             rates = [row["frames_per_second"] / 1e3 for row in of_method]
             memory = [row["memory_bytes"] / 1e9 for row in of_method]
-            axes[0][column].plot(places, rates, marker="o", label=label)
-            axes[1][column].plot(places, memory, marker="o", label=label)
+            axes[0][column].plot(own, rates, marker="o", label=label)
+            axes[1][column].plot(own, memory, marker="o", label=label)
+        places = sorted({row[over] for row in rows if row["over"] == over})
         for line, label in enumerate(("thousand frames a second", "memory, GB")):
             axes[line][column].set_xscale("log", base=2)
             axes[line][column].set_ylim(bottom=0)
