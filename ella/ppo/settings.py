@@ -81,8 +81,8 @@ class PPOSettings:
     replaces all that were played."""
     matmul_precision: Literal["tf32", "float32"] = "tf32"
     """Precision of float32 matrix products on GPUs."""
-    unroll: int = 20
-    """Steps of the memory's loop compiled as one body: bptt_length leaves no loop."""
+    unroll: int = 4
+    """Steps of the memory's loop compiled as one body; bptt_length leaves no loop."""
 
     def __post_init__(self) -> None:
         if self.matmul_precision not in MATMUL_PRECISIONS:

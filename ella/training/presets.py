@@ -19,7 +19,6 @@ SMALL_PPO = PPOSettings(
     minibatch_frames=320,
     learning_rate=1e-3,
     pool_size=128,
-    unroll=4,
 )
 LAPTOP_PPO = replace(
     SMALL_PPO,
@@ -38,12 +37,15 @@ WIDE_PPO = PPOSettings(
     minibatch_frames=10_240,
     learning_rate=3e-4,
     pool_size=0,
+    unroll=20,
 )
 """Many environments for one agent (results/wide has what was tried)."""
 
 PRESETS = {
     PAPER: TrainingSettings(),
-    "onehot": TrainingSettings(ppo=PPOSettings(network=NetworkSettings(variant="onehot"))),
+    "onehot": TrainingSettings(
+        ppo=PPOSettings(network=NetworkSettings(variant="onehot"), unroll=20)
+    ),
     "wide": TrainingSettings(
         frames=40_000_000,
         ppo=WIDE_PPO,
