@@ -205,3 +205,10 @@ def test_an_exported_agent_is_explained_and_evaluated_like_its_run(trained, fold
     assert {one["mode"]: one["success"] for one in found} == card["success"]["ella"]
     assert main(["export", str(trained), "--out", str(agent)]) == 2
     assert capsys.readouterr().err == f"ella: {agent} exists; choose another folder\n"
+
+    damaged = shutil.copytree(trained, folder / "damaged")
+    for checkpoint in (damaged / "checkpoints").iterdir():
+        checkpoint.write_bytes(b"")
+    assert main(["export", str(damaged), "--out", str(folder / "no-agent")]) == 2
+    assert "playing" not in capsys.readouterr().err, "what cannot be written is not measured"
+    assert not (folder / "no-agent").exists()

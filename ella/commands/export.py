@@ -30,14 +30,16 @@ class Arguments:
 def run(arguments: Arguments) -> None:
     """Measure and write."""
     from ella.runs.agent_export import export_agent
-    from ella.runs.restore import newest_policy
     from ella.training.evaluation import BACKENDS, success_card
 
     if arguments.out.exists():
         raise InputError(f"{arguments.out} exists; choose another folder")
-    policy = newest_policy(arguments.run, arguments.seed_index)
     has_minigrid = importlib.util.find_spec("minigrid") is not None
     backends = [backend for backend in BACKENDS if backend != "minigrid" or has_minigrid]
-    evaluation = success_card(policy, arguments.episodes, backends)
-    export_agent(arguments.run, arguments.out, evaluation, seed_index=arguments.seed_index)
+    export_agent(
+        arguments.run,
+        arguments.out,
+        lambda policy: success_card(policy, arguments.episodes, backends),
+        seed_index=arguments.seed_index,
+    )
     sys.stdout.write(f"wrote {arguments.out}\n")

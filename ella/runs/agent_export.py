@@ -3,7 +3,7 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,14 @@ Evaluation = Mapping[str, Any]
 """By backend, then by mode: value, low and high end of the success rate; and `episodes`."""
 
 
-def export_agent(run: Path, out: Path, evaluation: Evaluation, *, seed_index: int = 0) -> None:
-    """Write the folder `out` for the newest policy of one of a run's seeds."""
+def export_agent(
+    run: Path, out: Path, evaluate: Callable[[Policy], Evaluation], *, seed_index: int = 0
+) -> None:
+    """Write the folder `out` for the newest policy of one of a run's seeds, evaluated once the
+    rest of the run has been read."""
     policy = newest_policy(run, seed_index)
     state = restore_run(run).ella(seed_index)[1] if has_ella(run) else None
-    write_agent(out, run, policy, state, evaluation)
+    write_agent(out, run, policy, state, evaluate(policy))
 
 
 def write_agent(
