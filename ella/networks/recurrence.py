@@ -1,9 +1,9 @@
 """GRU over sentences and LSTM over sequences with hand-written backward passes.
 
 Differentiating a scan stores every intermediate of every step and runs a dozen small operations a
-step in the backward pass. Here the forward pass stores its states, and the LSTM the sums of its
-gates; the GRU's backward pass recomputes the gates of all words at once. The backward loop has one
-matrix product and little else, and the weights' gradient is one product at the end.
+step in the backward pass. Here the forward pass stores its states and what the gates are made of.
+A step of the backward loop has one matrix product and little else, and the weights' gradient is one
+product at the end.
 
 Time is the first axis. Call with all rows at once: the weights' gradient of a vmap over rows is
 not one product.
@@ -19,9 +19,6 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from ella.networks.linear import matmul, weight_gradient, widened
 from ella.networks.normalisation import in_order
-
-UNROLLED_WORDS = 4
-"""Words of a sentence that the GRU's loop reads in one go."""
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
@@ -53,52 +50,46 @@ def _gru_gates(inputs: Array, from_state: Array, new_bias: Array) -> tuple[Array
 
 def _read_words_forward(
     inputs: Array, present: Array, weight: Array, new_bias: Array, dtype: str
-) -> tuple[Array, tuple[Array, ...]]:
+) -> tuple[Array, tuple[Any, ...]]:
     narrow = weight.astype(dtype)
-
-    def read(state: Array, word: tuple[Array, Array]) -> tuple[Array, Array]:
-        inputs, present = word
-        _, update, new, _ = _gru_gates(inputs, matmul(state, narrow, dtype), new_bias)
-        after = jnp.where(present[..., None], (1 - update) * new + update * state, state)
-        return after, state
-
-    start = jnp.zeros((*inputs.shape[1:-1], weight.shape[0]), inputs.dtype)
-    last, before = jax.lax.scan(read, start, (inputs, present), unroll=UNROLLED_WORDS)
-    return last, (inputs, present, weight, new_bias, before)
+    state = jnp.zeros((*inputs.shape[1:-1], weight.shape[0]), inputs.dtype)
+    before, from_states = [], []
+    for word, here in zip(inputs, present, strict=True):
+        from_state = matmul(state, narrow, dtype)
+        before.append(state)
+        from_states.append(from_state)
+        _, update, new, _ = _gru_gates(word, from_state, new_bias)
+        state = jnp.where(here[..., None], (1 - update) * new + update * state, state)
+    return state, (inputs, present, weight, new_bias, before, from_states)
 
 
 def _read_words_backward(
-    dtype: str, kept: tuple[Array, ...], gradient: Array
+    dtype: str, kept: tuple[Any, ...], gradient: Array
 ) -> tuple[Array, None, Array, Array]:
-    inputs, present, weight, new_bias, before = kept
+    inputs, present, weight, new_bias, before, from_states = kept
     narrow = weight.astype(dtype)
-    reset, update, new, state_new = _gru_gates(inputs, matmul(before, narrow, dtype), new_bias)
-    # What one unit of gradient at a step's result becomes before each gate's nonlinearity.
-    to_new = (1 - update) * (1 - jnp.square(new))
-    to_reset = to_new * state_new * reset * (1 - reset)
-    to_update = (before - new) * update * (1 - update)
-    here = present[..., None, None]
-    to_state = jnp.where(here, jnp.stack([to_reset, to_update, to_new * reset], -2), 0)
-    to_inputs = jnp.where(here, jnp.stack([to_reset, to_update, to_new], -2), 0)
-    passed_on = jnp.where(present[..., None], update, 1)
-
-    def flat(x: Array) -> Array:
-        return x.reshape(*x.shape[:-2], -1)
-
-    def back(gradient: Array, word: tuple[Array, Array]) -> tuple[Array, Array]:
-        to_state, passed_on = word
-        through = matmul(flat(gradient[..., None, :] * to_state), narrow.T, dtype)
-        return gradient * passed_on + through, gradient
-
-    _, at_steps = jax.lax.scan(
-        back, gradient, (to_state, passed_on), reverse=True, unroll=UNROLLED_WORDS
-    )
-    state_gradient = flat(at_steps[..., None, :] * to_state)
+    at_inputs, at_products = [], []
+    steps = list(zip(inputs, present, before, from_states, strict=True))
+    for word, here, state, from_state in reversed(steps):
+        reset, update, new, state_new = _gru_gates(word, from_state, new_bias)
+        here = here[..., None]
+        changed = jnp.where(here, gradient, 0)
+        at_new = changed * (1 - update) * (1 - jnp.square(new))
+        at_reset = at_new * state_new * reset * (1 - reset)
+        at_update = changed * (state - new) * update * (1 - update)
+        at_inputs.append(jnp.concatenate([at_reset, at_update, at_new], axis=-1))
+        at_product = jnp.concatenate([at_reset, at_update, at_new * reset], axis=-1)
+        at_products.append(at_product.astype(dtype))
+        through = matmul(at_products[-1], narrow.T, dtype)
+        gradient = gradient * jnp.where(here, update, 1) + through
+    # Written down once, narrow as the products take it: everyone would compute it again.
+    products = in_order(jnp.stack(at_products[::-1]))
+    width = new_bias.shape[0]
     return (
-        flat(at_steps[..., None, :] * to_inputs),
+        jnp.stack(at_inputs[::-1]),
         None,
-        weight_gradient(before, state_gradient, dtype),
-        (at_steps * to_state[..., 2, :]).reshape(-1, new_bias.shape[0]).sum(axis=0),
+        weight_gradient(jnp.stack(before), products, dtype),
+        widened(products[..., -width:]).reshape(-1, width).sum(axis=0),
     )
 
 
