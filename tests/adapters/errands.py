@@ -15,7 +15,7 @@ from own_environment import CUSTOMERS, LOW_LEVEL, MOVES, PLACES, SHOPS, SIZE, vi
 DISCOUNT = 0.9
 PAYING = {"bonus_share": 0.1, "discount": DISCOUNT}
 SMALL = RelevanceSettings(
-    network=RelevanceNetworkSettings(hidden_size=32, output_size=64),
+    network=RelevanceNetworkSettings(comparison="windows", hidden_size=32),
     training=RelevanceTrainingSettings(learning_rate=1e-3),
 )
 # All of one size, so that the programs of one test are those of the others.

@@ -35,7 +35,7 @@ NEEDED = {
 }
 """The places that matter for each of the 16 errands."""
 MISSIONS = list(NEEDED)
-UPDATES = 8
+UPDATES = 5
 B = len(MISSIONS)
 EVERY_ROUND = {"first_update": 3 * B, "update_every": 3 * B}
 """Steps of one round of errands of all environments."""
