@@ -1,14 +1,14 @@
 """How many frames until an agent succeeds, against the number of its environments?
 
     python benchmarks/environments.py runs/environments results/main-8-seeds \\
-        --tasks unlock-maze putnext-room --rates results/speed/scaling.json \\
+        --tasks unlock-maze putnext-maze+combo-maze --rates results/speed/scaling.json \\
         --out environments.json --figure environments.png
 
 Reads the runs of PPO and ELLA in some folders, however many environments each had. A seed gets
 there at the first of three log lines in a row, or of as many as cover a horizon, with at least the
 success asked for; where one does not, the frames it was trained for are a lower bound. Seconds
 follow from the rates that `benchmarks/scaling.py` measured of one agent alone: runs that share a
-GPU tell nothing about them.
+GPU tell nothing about them. A mixture is named by its tasks, the trained one first.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import json
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def main() -> None:
     write_durably(arguments.out, json.dumps(result, indent=1) + "\n")
     for row in rows:
         print(
-            f"{row['task']:14} {row['method']:5} {row['environments']:6,} environments  "
+            f"{row['task']:24} {row['method']:5} {row['environments']:6,} environments  "
             f"{row['reached']} of {row['seeds']} seeds  "
             f"{row['frames']['value'] / 1e6:6.2f} M frames"
         )
@@ -70,10 +70,11 @@ def compared(
     groups: dict[tuple[str, str, int, int], list[float]] = defaultdict(list)
     trained: dict[tuple[str, str, int, int], list[float]] = defaultdict(list)
     for run in runs:
-        if run.method not in METHODS or run.task not in tasks or run.config.get("also"):
+        mixture = "+".join([run.task, *run.config.get("also", [])])
+        if run.method not in METHODS or mixture not in tasks:
             continue
         ppo = run.config["ppo"]
-        key = (run.task, run.method, int(ppo["num_envs"]), int(ppo["minibatch_frames"]))
+        key = (mixture, run.method, int(ppo["num_envs"]), int(ppo["minibatch_frames"]))
         for series in run.series.values():
             groups[key].append(first_frame(series, success, horizon_frames(run)))
             trained[key].append(float(series.frames[-1]))
@@ -136,11 +137,11 @@ def draw(rows: Sequence[dict[str, Any]], success: float, path: Path) -> None:
     for column, task in enumerate(tasks):
         for method, label in METHODS.items():
             own = [row for row in rows if (row["task"], row["method"]) == (task, method)]
-            _curve(axes[0][column], own, [row["frames"]["value"] / 1e6 for row in own], label)
+            _curve(axes[0][column], own, label, lambda row: 1e-6)
             if lines > 1:
                 timed = [row for row in own if row["seconds"] is not None]
-                _curve(axes[1][column], timed, [row["seconds"] for row in timed], label)
-        axes[0][column].set_title(task)
+                _curve(axes[1][column], timed, label, _seconds_a_frame)
+        axes[0][column].set_title(task.replace("+", "\nwith "))
         axes[-1][column].set_xlabel("environments")
         for line in range(lines):
             axes[line][column].set_xscale("log", base=2)
@@ -155,16 +156,35 @@ def draw(rows: Sequence[dict[str, Any]], success: float, path: Path) -> None:
     figure.savefig(path, dpi=120, metadata={"Software": None})
 
 
-def _curve(axes: Any, rows: Sequence[dict[str, Any]], values: Sequence[float], label: str) -> None:
-    """A line through the points that every seed reached; the others stand alone."""
+def _seconds_a_frame(row: dict[str, Any]) -> float:
+    return float(row["seconds"] / row["frames"]["value"])
+
+
+def _curve(
+    axes: Any,
+    rows: Sequence[dict[str, Any]],
+    label: str,
+    unit: Callable[[dict[str, Any]], float],
+) -> None:
+    """A line through the means that every seed reached, with 95 % intervals; the others stand
+    alone. `unit` is what a row's frames are multiplied with."""
     colour = COLOURS[rows[0]["method"]] if rows else None
-    points = [(row["environments"], value) for row, value in zip(rows, values, strict=True)]
-    whole = [row["reached"] == row["seeds"] for row in rows]
-    reached = [point for point, is_whole in zip(points, whole, strict=True) if is_whole]
-    bounds = [point for point, is_whole in zip(points, whole, strict=True) if not is_whole]
-    axes.plot(*zip(*reached, strict=True) if reached else ([], []), "o-", color=colour, label=label)
-    if bounds:
-        axes.plot(*zip(*bounds, strict=True), "^", color=colour, fillstyle="none")
+    reached = [row for row in rows if row["reached"] == row["seeds"]]
+    bounds = [row for row in rows if row["reached"] < row["seeds"]]
+    means, lows, highs = (
+        [row["frames"][key] * unit(row) for row in reached] for key in ("value", "low", "high")
+    )
+    axes.errorbar(
+        [row["environments"] for row in reached],
+        means,
+        yerr=[np.subtract(means, lows), np.subtract(highs, means)],
+        fmt="o-", capsize=3, elinewidth=1, color=colour, label=label,
+    )  # fmt: skip
+    axes.plot(
+        [row["environments"] for row in bounds],
+        [row["frames"]["value"] * unit(row) for row in bounds],
+        "^", color=colour, fillstyle="none",
+    )  # fmt: skip
 
 
 def _arguments() -> argparse.Namespace:
