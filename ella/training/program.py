@@ -56,7 +56,7 @@ class SeedProgram:
         self._numbers = self.place(tuple(dict(one) for one in numbers or [{} for _ in shapers]))
         self._start = jit_for_one_call(self._sharded_start())
         self._advance = jax.jit(self._sharded_advance(), donate_argnums=(2,))
-        self._lowered_start: Any = None
+        self._traced_start: Any = None
         self._lowered: Any = None
         self._compiling_start: Future[Any] | None = None
         self._compiling: Future[Any] | None = None
@@ -73,7 +73,7 @@ class SeedProgram:
     def prepare(self) -> tuple[tuple[str, ...], ...]:
         """Trace the program, unless that is done; the names of the measurements of every group."""
         if self._lowered is None:
-            self._lowered_start = self._start.lower(self._shaper_arrays, self._seeds)
+            self._traced_start = self._start.trace(self._shaper_arrays, self._seeds)
             self._lowered = self._advance.lower(
                 self._shaper_arrays, self._numbers, self.shapes, *self._counters(0, 1)
             )
@@ -85,15 +85,15 @@ class SeedProgram:
         """Shapes and dtypes of the train states of the prepared program."""
         return jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=self._per_seed),
-            self._lowered_start.out_info,
+            self._traced_start.out_info,
         )
 
     def compile_in_background(self) -> None:
         """Compile the initialisation and the loop of the prepared program at the same time, in
         threads; whoever needs one of them first waits for it."""
         threads = ThreadPoolExecutor(2, "compilation")
-        self._compiling_start = threads.submit(self._lowered_start.compile)
         self._compiling = threads.submit(self._compiled)
+        self._compiling_start = threads.submit(self._compiled_start)
         threads.shutdown(wait=False)
 
     @property
@@ -111,6 +111,9 @@ class SeedProgram:
         num_seeds = sum(group.size for group in self._seeds)
         return self._lowered.compile(compiler_options=training_options(num_seeds))
 
+    def _compiled_start(self) -> jax.stages.Compiled:
+        return self._traced_start.lower().compile()
+
     @property
     def memory_bytes(self) -> int:
         """What the compiled loop takes of each device: its arguments and results, and what it works
@@ -123,7 +126,7 @@ class SeedProgram:
     def start(self) -> States:
         """Train states of every group's seeds before the first iteration."""
         if self._compiling_start is None:
-            self._compiling_start = _done(self._lowered_start.compile())
+            self._compiling_start = _done(self._compiled_start())
         start = self._compiling_start.result()
         return jax.block_until_ready(start(self._shaper_arrays, self._seeds))
 
