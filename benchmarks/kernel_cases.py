@@ -16,7 +16,7 @@ import plain_kernels as plain
 from jaxtyping import Array, PyTree
 from plain_kernels import Patch
 
-from ella.networks import film, impact, language, linear, normalisation, recurrence
+from ella.networks import convolution, film, impact, language, linear, normalisation, recurrence
 from ella.networks.actor_critic import ActorCritic
 from ella.networks.normalisation import Normalisation
 from ella.networks.orthogonal import StridedConvolution
@@ -185,18 +185,18 @@ def look_up_case(s: Scale) -> Case:
 
 def grid_matrix_case(s: Scale) -> Case:
     weight = s.normal(3, 3, s.width, s.width)
-    return Case(lambda weight: film.grid_matrix(weight, 4, film.POOL, s.dtype), (weight,))
+    return Case(lambda weight: convolution.grid_matrix(weight, 4, film.POOL, s.dtype), (weight,))
 
 
 def convolution_case(grid: int, pool: int) -> Callable[[Scale], Case]:
     def case(s: Scale) -> Case:
         layer = s.filled(
-            lambda: film.Convolution(
+            lambda: convolution.Convolution(
                 s.width, s.width, 3, grid=grid, pool=pool, bias=False, key=jax.random.key(0)
             )
         )
         x = s.normal(s.steps, s.rows, grid**2, s.width, dtype=s.dtype)
-        return Case(lambda layer, x: film.on_grid(layer, x), (layer, x))
+        return Case(lambda layer, x: convolution.on_grid(layer, x), (layer, x))
 
     return case
 
@@ -294,7 +294,7 @@ KERNELS: dict[str, Kernel] = {
     ),
     "grid-matrix": Kernel(
         "gather and transpose, differentiated by JAX",
-        ((film, "grid_matrix", plain.grid_matrix),),
+        ((convolution, "grid_matrix", plain.grid_matrix),),
         grid_matrix_case,
     ),
     "convolution-4x4": Kernel(

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from ella.networks import film, language, linear, recurrence, termination
+from ella.networks import convolution, film, language, linear, recurrence, termination
 from ella.networks.normalisation import Normalisation
 from ella.networks.orthogonal import StridedConvolution
 from ella.networks.settings import TerminationNetworkSettings, Variant
@@ -55,13 +55,13 @@ def encoder(self: language.InstructionEncoder, tokens: Array, dtype: str = "floa
 
 
 def grid_matrix(weight: Array, grid: int, pool: int, dtype: str) -> Array:
-    taps = weight.reshape(film.NO_TAP, *weight.shape[2:]).astype(dtype)
+    taps = weight.reshape(convolution.NO_TAP, *weight.shape[2:]).astype(dtype)
     taps = jnp.concatenate([taps, jnp.zeros_like(taps[:1])])
-    blocks = taps[film._tap_table(grid, pool)]
+    blocks = taps[convolution._tap_table(grid, pool)]
     return jnp.moveaxis(blocks, 1, 2).reshape(grid**2 * taps.shape[1], -1)
 
 
-def convolution(x: Array, weight: Array, stride: int = 1) -> Array:
+def xla_convolution(x: Array, weight: Array, stride: int = 1) -> Array:
     """XLA's convolution padded by 1, of images with any leading axes."""
     images = x.reshape(-1, *x.shape[-3:])
     layout = ("NHWC", "HWIO", "NHWC")
@@ -78,31 +78,35 @@ def by_window(y: Array, pool: int) -> Array:
     return jnp.moveaxis(y, -4, -3).reshape(*lead, -1, pool * pool, channels)
 
 
-def by_convolution(layer: film.Convolution, x: Array) -> Array:
-    return by_window(convolution(x, layer.weight), layer.pool)
+def by_convolution(layer: convolution.Convolution, x: Array) -> Array:
+    return by_window(xla_convolution(x, layer.weight), layer.pool)
 
 
-def by_patches(layer: film.Convolution, x: Array) -> Array:
+def by_patches(layer: convolution.Convolution, x: Array) -> Array:
     weight = layer.weight.reshape(-1, layer.weight.shape[-1]).astype(x.dtype)
-    return jnp.matmul(film.pooled_patches(x, 3, layer.pool), weight)
+    return jnp.matmul(convolution.pooled_patches(x, 3, layer.pool), weight)
 
 
 def instead_of_grid_matrices(
-    grid: int, convolve: Callable[[film.Convolution, Array], Array]
+    grid: int, convolve: Callable[[convolution.Convolution, Array], Array]
 ) -> tuple[Patch, ...]:
     """`convolve` for the convolutions of grids of this size; the others stay as they are."""
-    ours, assemble = film.on_grid, film.Convolution.assemble
+    ours, assemble = convolution.on_grid, convolution.Convolution.assemble
 
-    def on_grid(layer: film.Convolution | film.ConvolutionMatrix, x: Array) -> Array:
-        if not isinstance(layer, film.Convolution) or layer.grid != grid:
+    def on_grid(layer: convolution.Convolution | convolution.ConvolutionMatrix, x: Array) -> Array:
+        if not isinstance(layer, convolution.Convolution) or layer.grid != grid:
             return ours(layer, x)
         y = convolve(layer, x.reshape(*x.shape[:-2], grid, grid, -1)).reshape(*x.shape[:-1], -1)
         return y if layer.bias is None else y + layer.bias.astype(y.dtype)
 
-    def unassembled(self: film.Convolution, dtype: str) -> PyTree:
+    def unassembled(self: convolution.Convolution, dtype: str) -> PyTree:
         return self if self.grid == grid else assemble(self, dtype)
 
-    return (film, "on_grid", on_grid), (film.Convolution, "assemble", unassembled)
+    return (
+        (film, "on_grid", on_grid),
+        (convolution, "on_grid", on_grid),
+        (convolution.Convolution, "assemble", unassembled),
+    )
 
 
 def pooled(self: Normalisation, x: Array, running: PyTree) -> tuple[Array, PyTree]:
@@ -113,7 +117,7 @@ def pooled(self: Normalisation, x: Array, running: PyTree) -> tuple[Array, PyTre
 def convolved_windows(packed: Array, matrix: Array, variant: Variant) -> Array:
     kernel = matrix.reshape(2, 2, -1, matrix.shape[-1])
     image = film.channels_of(packed, variant, str(matrix.dtype))
-    return by_window(convolution(image, kernel), film.POOL)
+    return by_window(xla_convolution(image, kernel), film.POOL)
 
 
 def signed_maximum(x: Array, signs: Array) -> Array:
@@ -130,7 +134,7 @@ def two_passes(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
 
 def strided_convolution(self: StridedConvolution, x: Array) -> Array:
     weight = self.linear.weight.reshape(3, 3, x.shape[-1], -1)
-    return convolution(x, weight, self.stride) + self.linear.bias
+    return xla_convolution(x, weight, self.stride) + self.linear.bias
 
 
 def rolled(function: Callable) -> Callable:
@@ -181,7 +185,7 @@ class Termination(AbstractTermination):
     def unfolded(self, observation: GridObservation) -> Array:
         """The trunk's own code, views crossed with instructions after the stem."""
         image, dtype = observation.image, self.table.dtype
-        network = film.assembled(self.classifier, dtype)
+        network = convolution.assembled(self.classifier, dtype)
 
         def decide(image: Array) -> Array:
             features, _ = network.stem(image[:, None], self.running.stem, dtype)

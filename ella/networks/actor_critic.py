@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, UInt8
 
 from ella.errors import InputError
-from ella.networks.film import FiLMTail, Stem, assembled
+from ella.networks.convolution import assembled
+from ella.networks.film import FiLMTail, Stem
 from ella.networks.language import InstructionEncoder, clauses_of
 from ella.networks.linear import Linear, TanhHead, matmul, uniform
 from ella.networks.normalisation import Moments, follow

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, Shaped, UInt8
 
 from ella.networks.actor_critic import RunningStatistics
-from ella.networks.film import FiLMTail, Stem, assembled, ready
+from ella.networks.convolution import assembled, ready
+from ella.networks.film import FiLMTail, Stem
 from ella.networks.language import InstructionEncoder
 from ella.networks.linear import TanhHead, widened
 from ella.networks.normalisation import Moments, Normalisation

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, UInt8
 
 from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics
-from ella.networks.film import assembled
+from ella.networks.convolution import assembled
 from ella.networks.linear import look_up
 from ella.ppo.advantage import AdvantageEstimate
 from ella.ppo.rollout import Rollout, gather_log_prob

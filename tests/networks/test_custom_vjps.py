@@ -18,7 +18,7 @@ from jaxtyping import Array
 import ella.networks
 import ella.ppo
 import ella.shaping
-from ella.networks import film, linear, normalisation, recurrence
+from ella.networks import convolution, linear, normalisation, recurrence
 
 SEEDS, WIDTH = 2, 128
 TOLERANCE = {"float32": 1e-5, "bfloat16": 0.015}
@@ -120,7 +120,7 @@ def look_up_case(dtype: str) -> Case:
 
 def grid_matrix_case(dtype: str, *, grid: int, pool: int) -> Case:
     def ours(x: Array, weight: Array) -> Array:
-        return x.reshape(len(x), -1) @ film.grid_matrix(weight, grid, pool, dtype)
+        return x.reshape(len(x), -1) @ convolution.grid_matrix(weight, grid, pool, dtype)
 
     def plain(x: Array, weight: Array) -> Array:
         layout = ("NHWC", "HWIO", "NHWC")
@@ -135,11 +135,11 @@ def grid_matrix_case(dtype: str, *, grid: int, pool: int) -> Case:
 
 def window_matrices_case(dtype: str) -> Case:
     def ours(weight: Array) -> Array:
-        return film.window_matrices(weight, 4, dtype)
+        return convolution.window_matrices(weight, 4, dtype)
 
     def plain(weight: Array) -> Array:
         """The rows and columns of the whole grid's matrix that belong to each window."""
-        whole = film.grid_matrix(weight, 4, 2, "float32").reshape(4, 4, WIDTH, 4, -1)
+        whole = convolution.grid_matrix(weight, 4, 2, "float32").reshape(4, 4, WIDTH, 4, -1)
         seen = [whole[i : i + 3, j : j + 3] for i in (0, 1) for j in (0, 1)]
         return jnp.stack(
             [cells[..., window, :].reshape(9 * WIDTH, -1) for window, cells in enumerate(seen)]
@@ -154,7 +154,7 @@ def seen_by_windows_case(dtype: str) -> Case:
         seen = [cells[:, i : i + 3, j : j + 3] for i in (0, 1) for j in (0, 1)]
         return jnp.stack(seen).reshape(4, len(x), -1)
 
-    return Case(film.seen_by_windows, plain, (normal(0, 5, 16, WIDTH).astype(dtype),))
+    return Case(convolution.seen_by_windows, plain, (normal(0, 5, 16, WIDTH).astype(dtype),))
 
 
 def product_with_means_case(dtype: str) -> Case:
@@ -162,7 +162,7 @@ def product_with_means_case(dtype: str) -> Case:
         return jnp.concatenate([array.astype(jnp.float32).reshape(-1) for array in arrays])
 
     def ours(matrix: Array, patches: Array) -> Array:
-        return flat(*film.product_with_means(patches, matrix))
+        return flat(*convolution.product_with_means(patches, matrix))
 
     def plain(matrix: Array, patches: Array) -> Array:
         product = patches @ matrix
@@ -199,11 +199,11 @@ CASES: dict[str, tuple[Callable[..., Array], Callable[[str], Case]]] = {
     "lstm": (recurrence.remember_sequence, lstm_case),
     "matmul": (linear.matmul, matmul_case),
     "look-up": (linear.look_up, look_up_case),
-    "grid-matrix-4x4": (film.grid_matrix, partial(grid_matrix_case, grid=4, pool=2)),
-    "grid-matrix-2x2": (film.grid_matrix, partial(grid_matrix_case, grid=2, pool=1)),
-    "window-matrices": (film.window_matrices, window_matrices_case),
-    "seen-by-windows": (film.seen_by_windows, seen_by_windows_case),
-    "product-with-means": (film.product_with_means, product_with_means_case),
+    "grid-matrix-4x4": (convolution.grid_matrix, partial(grid_matrix_case, grid=4, pool=2)),
+    "grid-matrix-2x2": (convolution.grid_matrix, partial(grid_matrix_case, grid=2, pool=1)),
+    "window-matrices": (convolution.window_matrices, window_matrices_case),
+    "seen-by-windows": (convolution.seen_by_windows, seen_by_windows_case),
+    "product-with-means": (convolution.product_with_means, product_with_means_case),
     "maximum": (normalisation._signed_maximum, maximum_case),
     "scaled-relu": (normalisation._scaled_relu, scaled_relu_case),
 }

@@ -6,17 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ella.networks.film import (
+from ella.networks.convolution import (
     Convolution,
-    FiLMTail,
-    Stem,
     assembled,
-    channels_of,
     convolved,
     on_grid,
-    packed_cells,
     pooled_patches,
 )
+from ella.networks.film import FiLMTail, Stem, channels_of, packed_cells
 from ella.networks.normalisation import EPSILON
 from ella.networks.settings import Variant
 
