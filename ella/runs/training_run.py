@@ -327,7 +327,8 @@ class _Training:
             shorter = iteration > settings.iterations
             for planned in self.group if multi_host.is_main_process() and not shorter else ():
                 write_config(planned.directory, planned.spec, planned.settings)
-        if states is None:
+        if is_new := states is None:
+            logger.info("compiling")
             states = self.program.start()
             if (policy := _agent_to_start_from(settings)) is not None:
                 spec, network = self.group[0].spec, settings.ppo.network
@@ -342,7 +343,8 @@ class _Training:
             _Member(planned, iteration, columns[index]) for index, planned in enumerate(self.group)
         ]
         if not self._is_over(members, iteration) and not self.program.is_compiled:
-            logger.info("compiling")
+            if not is_new:
+                logger.info("compiling")
             self.program.compile()
         try:
             for member in members:
