@@ -103,8 +103,8 @@ def instead_of_grid_matrices(
         return self if self.grid == grid else assemble(self, dtype)
 
     return (
-        (film, "on_grid", on_grid),
         (convolution, "on_grid", on_grid),
+        (film, "on_grid", on_grid),
         (convolution.Convolution, "assemble", unassembled),
     )
 
