@@ -67,10 +67,7 @@ def _product_with_means_forward(
     counted = patches.reshape(steps * parts, -1, inputs)
     together = jnp.einsum("tni,tnj->tij", counted, counted, preferred_element_type=wide)
     shares = together.reshape(steps, parts, inputs, inputs).sum(1) / rows
-    matrix_wide = widened(matrix)
-    mean = jnp.matmul(jnp.diagonal(shares, axis1=1, axis2=2), matrix_wide, precision="highest")
-    spread = jnp.matmul(shares, matrix_wide, precision="highest")
-    square = (spread * matrix_wide).sum(1)
+    mean, square = means_of_product(shares, matrix)
     return (jnp.matmul(patches, matrix), mean, square), (patches, matrix, shares)
 
 
@@ -80,15 +77,37 @@ def _product_with_means_backward(
     patches, matrix, shares = kept
     at_product, at_mean, at_square = gradient
     direct = weight_gradient(patches, at_product, str(matrix.dtype))
-    ones = jnp.diagonal(shares, axis1=1, axis2=2)
-    through_mean = jnp.matmul(ones.T, at_mean, precision="highest")
-    weighted = widened(matrix) * at_square[:, None, :]
-    through_square = jnp.einsum("tij,tjc->ic", shares, weighted, precision="highest")
-    total = direct + through_mean + 2 * through_square
+    of_mean, of_square = through_means(shares, matrix, at_mean, at_square)
+    total = direct + of_mean + of_square
     return jnp.zeros_like(patches), total.astype(matrix.dtype)
 
 
 product_with_means.defvjp(_product_with_means_forward, _product_with_means_backward)
+
+
+def means_of_product(
+    shares: Float[Array, "T K K"], matrix: Float[Array, "K C"]
+) -> tuple[Float[Array, "T C"], Float[Array, "T C"]]:
+    """Means of the product of patches with a matrix and of its square, given in what share of the
+    patches any two inputs are 1 together."""
+    matrix_wide = widened(matrix)
+    mean = jnp.matmul(jnp.diagonal(shares, axis1=1, axis2=2), matrix_wide, precision="highest")
+    spread = jnp.matmul(shares, matrix_wide, precision="highest")
+    return mean, (spread * matrix_wide).sum(1)
+
+
+def through_means(
+    shares: Float[Array, "T K K"],
+    matrix: Float[Array, "K C"],
+    at_mean: Float[Array, "T C"],
+    at_square: Float[Array, "T C"],
+) -> tuple[Float[Array, "K C"], Float[Array, "K C"]]:
+    """The gradients of the matrix that come through both of `means_of_product`."""
+    ones = jnp.diagonal(shares, axis1=1, axis2=2)
+    through_mean = jnp.matmul(ones.T, at_mean, precision="highest")
+    weighted = widened(matrix) * at_square[:, None, :]
+    through_square = jnp.einsum("tij,tjc->ic", shares, weighted, precision="highest")
+    return through_mean, 2 * through_square
 
 
 class ConvolutionMatrix(eqx.Module):

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped, UInt8
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped, UInt8, UInt32
 
 from ella.networks.convolution import (
     Convolution,
@@ -20,6 +20,7 @@ from ella.networks.convolution import (
 from ella.networks.linear import Linear
 from ella.networks.normalisation import Moments, Normalisation, initial_moments
 from ella.networks.settings import Kind, Variant
+from ella.networks.window_kernels import can_run, chosen_with_means
 from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
 
 INPUT_CHANNELS = {"paper": 3, "onehot": NUM_TYPES + NUM_COLOURS + NUM_STATES}
@@ -104,8 +105,7 @@ class Stem(eqx.Module):
         # at a single step, as in acting.
         is_wide = matrix.shape[1] > matrix.shape[0] and len(image) > 1
         if self.variant == "onehot" and self.first_norm.uses_batch and is_wide and first is None:
-            patches = channels_of(pooled_patches(cells, 2, POOL), self.variant, dtype)
-            x, first_moments = self.first_norm.pooled_given(*product_with_means(patches, matrix))
+            x, first_moments = self._first_counted(pooled_patches(cells, 2, POOL), matrix)
         else:
             x = convolved_windows(cells, matrix, self.variant)
             x, first_moments = self.first_norm.pooled(x, first)
@@ -115,6 +115,20 @@ class Stem(eqx.Module):
         x, second_moments = self.second_norm.pooled_windows(jnp.moveaxis(x, 2, 0), second)
         x, third_moments = self.third_norm(on_grid(self.third, x), third)
         return on_grid(self.fourth, x), (first_moments, second_moments, third_moments)
+
+    def _first_counted(
+        self, packed: UInt32[Array, "T B G P 4"], matrix: Float[Array, "K C"]
+    ) -> tuple[Float[Array, "T B G C"], Moments]:
+        """The first convolution, normalised and pooled, its moments counted."""
+        norm = self.first_norm
+        if can_run(packed, matrix):
+            signs = norm.signs(matrix.dtype)
+            chosen, mean, square = chosen_with_means(packed, matrix, signs)
+        else:
+            patches = channels_of(packed, self.variant, str(matrix.dtype))
+            product, mean, square = product_with_means(patches, matrix)
+            chosen = norm.chosen(product)
+        return norm.given(chosen, mean, square, packed.shape[-2])
 
 
 class FiLMTail(eqx.Module):

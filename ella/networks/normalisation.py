@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from ella.networks.linear import widened
@@ -74,7 +75,7 @@ class Normalisation(eqx.Module):
         """
         x = in_order(x)
         scale, shift, found = self.affine(x, running)
-        return _after_choice(_signed_maximum(x, self._signs(x)), scale, shift), found
+        return _after_choice(_signed_maximum(x, self.signs(x.dtype)), scale, shift), found
 
     def pooled_windows(
         self, x: Float[Array, "G T B W C"], running: Moments | None
@@ -82,28 +83,34 @@ class Normalisation(eqx.Module):
         """`pooled`, of G windows that come first."""
         x = in_order(x)
         scale, shift, found = self.affine(x, running, time=1)
-        chosen = _after_choice(_signed_maximum(x, self._signs(x)), scale, shift)
+        chosen = _after_choice(_signed_maximum(x, self.signs(x.dtype)), scale, shift)
         return jnp.moveaxis(chosen, 0, 2), found
 
-    def pooled_given(
+    def chosen(self, x: Float[Array, "T B *P W C"]) -> Float[Array, "T B *P C"]:
+        """Of axis W the values that `pooled` chooses."""
+        x = in_order(x)
+        return _signed_maximum(x, self.signs(x.dtype))
+
+    def given(
         self,
-        x: Float[Array, "T B *P W C"],
+        chosen: Float[Array, "T B *P C"],
         mean: Float[Array, "T C"],
         square: Float[Array, "T C"],
+        width: int,
     ) -> tuple[Array, Moments]:
-        """`pooled`, given the means of `x` and of its square at each step: no pass over `x` finds
-        them, and in the backward pass they are not its concern."""
-        x = in_order(x)
+        """`pooled`, given the values chosen of `width` each, and the means at each step of all
+        values and of their squares: no pass over them finds these, and in the backward pass they
+        are not their concern."""
         if self.kind == "minibatch":
             mean, square = (part.mean(0, keepdims=True) for part in (mean, square))
         biased = jnp.maximum(square - jnp.square(mean), 0.0)
-        count = x.size // x.shape[-1] // len(mean)
-        scale, shift, found = self._affine_of_batch(mean, biased, count, x.ndim - 2)
-        return _after_choice(_signed_maximum(x, self._signs(x)), scale, shift), found
+        count = width * chosen.size // chosen.shape[-1] // len(mean)
+        scale, shift, found = self._affine_of_batch(mean, biased, count, chosen.ndim - 1)
+        return _after_choice(chosen, scale, shift), found
 
-    def _signs(self, x: Array) -> Float[Array, " C"]:
-        """Of the scale, in the dtype of `x`."""
-        return jax.lax.stop_gradient(jnp.where(self.weight < 0, -1, 1).astype(x.dtype))
+    def signs(self, dtype: DTypeLike) -> Float[Array, " C"]:
+        """Of the scale."""
+        return jax.lax.stop_gradient(jnp.where(self.weight < 0, -1, 1).astype(dtype))
 
     def affine(
         self, x: Float[Array, "..."], running: Moments | None, *, time: int = 0

@@ -18,7 +18,7 @@ from jaxtyping import Array
 import ella.networks
 import ella.ppo
 import ella.shaping
-from ella.networks import convolution, linear, normalisation, recurrence
+from ella.networks import convolution, linear, normalisation, recurrence, window_kernels
 
 SEEDS, WIDTH = 2, 128
 TOLERANCE = {"float32": 1e-5, "bfloat16": 0.015}
@@ -157,10 +157,11 @@ def seen_by_windows_case(dtype: str) -> Case:
     return Case(convolution.seen_by_windows, plain, (normal(0, 5, 16, WIDTH).astype(dtype),))
 
 
-def product_with_means_case(dtype: str) -> Case:
-    def flat(*arrays: Array) -> Array:
-        return jnp.concatenate([array.astype(jnp.float32).reshape(-1) for array in arrays])
+def flat(*arrays: Array) -> Array:
+    return jnp.concatenate([array.astype(jnp.float32).reshape(-1) for array in arrays])
 
+
+def product_with_means_case(dtype: str) -> Case:
     def ours(matrix: Array, patches: Array) -> Array:
         return flat(*convolution.product_with_means(patches, matrix))
 
@@ -176,6 +177,28 @@ def first_of_highest(x: Array, signs: Array) -> Array:
     """Where values are equal, argmax finds the first."""
     chosen = jnp.argmax(x * signs, axis=-2, keepdims=True)
     return jnp.take_along_axis(x, chosen, axis=-2)[..., 0, :]
+
+
+def chosen_with_means_case(dtype: str) -> Case:
+    steps, rows, channels = 2, 4, 20
+
+    def ours(matrix: Array, cells: Array, signs: Array) -> Array:
+        return flat(*window_kernels.chosen_with_means(cells, matrix, signs))
+
+    def plain(matrix: Array, cells: Array, signs: Array) -> Array:
+        bits = cells[..., None] >> jnp.arange(channels, dtype=jnp.uint32) & 1
+        product = bits.reshape(*cells.shape[:-1], -1).astype(jnp.float32) @ matrix
+        means = [part.mean((1, 2, 3)) for part in (product, jnp.square(product))]
+        return flat(first_of_highest(product, signs), *means)
+
+    cells = np.random.default_rng(0).integers(2**channels, size=(SEEDS, steps, rows, 16, 4, 4))
+    return Case(
+        ours,
+        plain,
+        # Few different values, so that equal ones meet in a window.
+        (np.round(normal(1, 4 * channels, WIDTH)).astype(dtype),),
+        (cells.astype(np.uint32), np.sign(normal(2, WIDTH)).astype(dtype)),
+    )
 
 
 def maximum_case(dtype: str) -> Case:
@@ -204,6 +227,7 @@ CASES: dict[str, tuple[Callable[..., Array], Callable[[str], Case]]] = {
     "window-matrices": (convolution.window_matrices, window_matrices_case),
     "seen-by-windows": (convolution.seen_by_windows, seen_by_windows_case),
     "product-with-means": (convolution.product_with_means, product_with_means_case),
+    "chosen-with-means": (window_kernels.chosen_with_means, chosen_with_means_case),
     "maximum": (normalisation._signed_maximum, maximum_case),
     "scaled-relu": (normalisation._scaled_relu, scaled_relu_case),
 }

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ella.networks import film
 from ella.networks.convolution import (
     Convolution,
     assembled,
@@ -16,6 +17,7 @@ from ella.networks.convolution import (
 from ella.networks.film import FiLMTail, Stem, channels_of, packed_cells
 from ella.networks.normalisation import EPSILON
 from ella.networks.settings import Variant
+from ella.networks.window_kernels import WIDTH
 
 
 def reference_convolution(x: jax.Array, convolution: Convolution) -> jax.Array:
@@ -159,3 +161,22 @@ def test_steps_counted_together_are_as_each_alone() -> None:
             jax.tree.leaves(moments), jax.tree.leaves(moments_alone), strict=True
         ):
             np.testing.assert_allclose(one[step], other[0], rtol=1e-3, atol=1e-5)
+
+
+def test_kernels_of_the_first_convolution_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stem = Stem(WIDTH, "onehot", "batch", key=jax.random.key(0))
+    stem = eqx.tree_at(lambda stem: stem.first_norm.weight, stem, replace_fn=lambda w: -w)
+    image = jnp.asarray(np.random.default_rng(0).integers(0, 3, (2, 4, 7, 7, 3)), jnp.uint8)
+
+    def loss(stem: Stem) -> tuple[jax.Array, tuple]:
+        features, moments = stem(image, None)
+        return (features * probe).sum(), (features, moments)
+
+    probe = np.random.default_rng(1).normal(size=(2, 4, 4, WIDTH))
+    plain = eqx.filter_value_and_grad(loss, has_aux=True)(stem)
+    called = []
+    monkeypatch.setattr(film, "can_run", lambda *_: called.append(True) or True)
+    kernels = eqx.filter_value_and_grad(loss, has_aux=True)(stem)
+    assert called
+    for one, other in zip(jax.tree.leaves(kernels), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
