@@ -44,6 +44,11 @@ def start_environments(env: Environment, config: PPOSettings, *, key: PRNGKeyArr
     return env.start(key, config.num_envs, pool_capacity(env, config))
 
 
+def environment_shapes(env: Environment, config: PPOSettings) -> VectorState:
+    """What `start_environments` makes, as shapes."""
+    return env.start_shapes(config.num_envs, pool_capacity(env, config))
+
+
 def fresh_levels(
     env: Environment,
     config: PPOSettings,

@@ -112,7 +112,6 @@ class EllaShaper(AbstractRewardShaper):
         return self._before_episodes(num_envs, self.relevance.init(key=key))
 
     def state_shapes(self, num_envs: int) -> PyTree:
-        """The state as shapes, to put arrays into."""
         relevance = self.relevance.state_shapes()
         return jax.eval_shape(partial(self._before_episodes, num_envs), relevance)
 

@@ -48,6 +48,10 @@ class AbstractRewardShaper(eqx.Module):
     def init(self, num_envs: int, *, key: PRNGKeyArray) -> PyTree:
         """The state before the first step."""
 
+    def state_shapes(self, num_envs: int) -> PyTree:
+        """The state as shapes, to put arrays into."""
+        return jax.eval_shape(lambda: self.init(num_envs, key=jax.random.key(0)))
+
     def start_problems(self, state: PyTree) -> dict[str, Bool[Array, ""]]:
         """What must keep a run from starting with a state from `init`: lines for people, and
         whether each applies. Traced, for one seed."""
@@ -106,6 +110,9 @@ class Sum(AbstractRewardShaper):
             name: part.init(num_envs, key=part_key)
             for (name, part), part_key in zip(self.parts.items(), keys, strict=True)
         }
+
+    def state_shapes(self, num_envs: int) -> PyTree:
+        return {name: part.state_shapes(num_envs) for name, part in self.parts.items()}
 
     def start_problems(self, state: PyTree) -> dict[str, Bool[Array, ""]]:
         found: dict[str, Array] = {}

@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 
 from ella.errors import InputError
 from ella.methods.method import BuildContext
-from ella.ppo.iteration import init_train_state, run_iteration
+from ella.ppo.iteration import init_train_state, run_iteration, train_state_shapes
 from ella.shaping.shaper import AbstractRewardShaper, numbers_of, with_numbers
 from ella.training.program import SeedProgram, seed_mesh
 from ella.training.settings import TrainingSettings
@@ -131,6 +131,7 @@ def make_program(
         [sweep.seeds for sweep in sweeps],
         mesh,
         [sweep.numbers for sweep in sweeps],
+        partial(train_state_shapes, env, settings.ppo),
     )
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import equinox as eqx
@@ -22,6 +22,8 @@ Initialise = Callable[[PyTree, PRNGKeyArray], PyTree]
 """One seed's train state of its shaper and its key."""
 States = tuple[PyTree, ...]
 """Train states, one PyTree per group of seeds; every array has the seed axis first."""
+ShapesOf = Callable[[PyTree], PyTree]
+"""What `Initialise` makes of a shaper, as shapes."""
 Numbers = Mapping[str, np.ndarray]
 """Numeric fields of a group's shaper that differ from seed to seed: per name [seeds]."""
 Iterate = Callable[..., tuple[States, tuple[Measurements, ...]]]
@@ -48,15 +50,18 @@ class SeedProgram:
         seeds: Sequence[Sequence[int]],
         mesh: Mesh,
         numbers: Sequence[Numbers] | None = None,
+        shapes_of: ShapesOf | None = None,
     ) -> None:
+        """`shapes_of` is for an initialisation that takes long to trace: its shapes are all that
+        the loop needs of it."""
         self.mesh = mesh
         self._initialise, self._iterate = initialise, iterate
+        self._shapes_of = shapes_of or self._traced_shapes
         self.set_shapers(shapers)
         self._seeds = self.place(tuple(np.asarray(group, np.uint32) for group in seeds))
         self._numbers = self.place(tuple(dict(one) for one in numbers or [{} for _ in shapers]))
         self._start = jit_for_one_call(self._sharded_start())
         self._advance = jax.jit(self._sharded_advance(), donate_argnums=(2,))
-        self._traced_start: Any = None
         self._lowered: Any = None
         self._compiling_start: Future[Any] | None = None
         self._compiling: Future[Any] | None = None
@@ -71,22 +76,29 @@ class SeedProgram:
         self._shaper_arrays = jax.device_put(arrays, self._shared)
 
     def prepare(self) -> tuple[tuple[str, ...], ...]:
-        """Trace the program, unless that is done; the names of the measurements of every group."""
+        """Trace the loop, unless that is done; the names of the measurements of every group."""
         if self._lowered is None:
-            self._traced_start = self._start.trace(self._shaper_arrays, self._seeds)
             self._lowered = self._advance.lower(
                 self._shaper_arrays, self._numbers, self.shapes, *self._counters(0, 1)
             )
         _, measured = self._lowered.out_info
         return tuple(tuple(group) for group in measured)
 
-    @property
+    @cached_property
     def shapes(self) -> States:
-        """Shapes and dtypes of the train states of the prepared program."""
-        return jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=self._per_seed),
-            self._traced_start.out_info,
+        """Shapes and dtypes of the train states."""
+
+        def of_seeds(count: int, leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+            shape = (count, *leaf.shape)
+            return jax.ShapeDtypeStruct(shape, leaf.dtype, sharding=self._per_seed)
+
+        return tuple(
+            jax.tree.map(partial(of_seeds, seeds.size), self._shapes_of(shaper))
+            for shaper, seeds in zip(self.shapers, self._seeds, strict=True)
         )
+
+    def _traced_shapes(self, shaper: PyTree) -> PyTree:
+        return jax.eval_shape(lambda: self._initialise(shaper, training_key(jnp.uint32(0))))
 
     def compile_in_background(self) -> None:
         """Compile the initialisation and the loop of the prepared program at the same time, in
@@ -112,7 +124,10 @@ class SeedProgram:
         return self._lowered.compile(compiler_options=training_options(num_seeds))
 
     def _compiled_start(self) -> jax.stages.Compiled:
-        return self._traced_start.lower().compile()
+        return self._lowered_start().compile()
+
+    def _lowered_start(self) -> jax.stages.Lowered:
+        return self._start.lower(self._shaper_arrays, self._seeds)
 
     @property
     def memory_bytes(self) -> int:

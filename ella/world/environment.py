@@ -141,7 +141,17 @@ class Environment:
             raise InputError(
                 f"num_envs and pool_size must be positive, got {num_envs} and {pool_size}"
             )
-        generated = self.generate(key, num_envs + pool_size)
+        return self._started(self.generate(key, num_envs + pool_size), num_envs)
+
+    def start_shapes(self, num_envs: int, pool_size: int) -> VectorState:
+        """What `start` makes, as shapes: tracing the generation of levels takes a second."""
+        module = mixtures if isinstance(self.spec, Mixture) else levels
+        generated = module.shapes(self.spec, num_envs + pool_size)
+        return jax.eval_shape(partial(self._started, num_envs=num_envs), generated)
+
+    def _started(self, generated: State, num_envs: int) -> VectorState:
+        """Environments at the first levels, the other levels being their pool."""
+        pool_size = generated.instruction_id.shape[0] - num_envs
         observed = jax.vmap(self.observe)(generated)
         states, observation = jax.tree.map(lambda leaf: leaf[:num_envs], (generated, observed))
         pooled, pooled_observations = jax.tree.map(

@@ -87,9 +87,7 @@ def attempt(spec: TaskSpec, key: PRNGKeyArray) -> tuple[State, Bool[Array, ""]]:
 @partial(jax.jit, static_argnames=("spec", "n"))
 def generate(spec: TaskSpec, key: PRNGKeyArray, n: int) -> State:
     """n independent accepted levels, as a State with batch axis [n]."""
-    grid = room_grid(spec.rows, spec.cols, spec.room_size)
     attempts = max(MIN_ROUND, int(np.ceil(ROUND_SHARE * n)))
-    draft_size = _num_objects(spec) + len(grid.edges) + 2
 
     def missing(carry: tuple[Array, Array, Array]) -> Array:
         return carry[1] < n
@@ -104,9 +102,21 @@ def generate(spec: TaskSpec, key: PRNGKeyArray, n: int) -> State:
         slot = jnp.where(accepted, total - 1, n)
         return drafts.at[slot].set(fresh, mode="drop"), total[-1], round_ + 1
 
-    empty = jnp.zeros((n, draft_size), jnp.uint32)
+    empty = jnp.zeros((n, _draft_size(spec)), jnp.uint32)
     drafts, _, _ = jax.lax.while_loop(missing, add_round, (empty, jnp.int32(0), jnp.int32(0)))
     return jax.vmap(partial(_state, spec))(drafts)
+
+
+def shapes(spec: TaskSpec, n: int) -> State:
+    """What `generate` makes, as shapes; its drafts are not traced."""
+    drafts = jax.ShapeDtypeStruct((n, _draft_size(spec)), jnp.uint32)
+    return jax.eval_shape(jax.vmap(partial(_state, spec)), drafts)
+
+
+def _draft_size(spec: TaskSpec) -> int:
+    """Words of a draft."""
+    grid = room_grid(spec.rows, spec.cols, spec.room_size)
+    return _num_objects(spec) + len(grid.edges) + 2
 
 
 def _num_objects(spec: TaskSpec) -> int:

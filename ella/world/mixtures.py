@@ -176,3 +176,9 @@ def generate(
         return found, total[-1], round_ + 1
 
     return jax.lax.while_loop(missing, add_round, (empty, jnp.int32(0), jnp.int32(0)))[0]
+
+
+def shapes(mixture: Mixture, n: int) -> State:
+    """What `generate` makes, as shapes."""
+    of_target = levels.shapes(mixture.target, n)
+    return jax.eval_shape(partial(_as_in_mixture, mixture, 0), of_target)

@@ -9,10 +9,12 @@ import pytest
 from tiny_runs import TINY
 
 from ella.measurement import Measurements
-from ella.ppo.iteration import TrainState, init_train_state, run_iteration
+from ella.ppo.iteration import TrainState, init_train_state, run_iteration, train_state_shapes
 from ella.shaping.shaper import NoShaping
+from ella.training import presets
+from ella.training.assembly import build_shaper, training_environment
 from ella.world.environment import make
-from ella.world.tasks import TaskSpec
+from ella.world.tasks import TaskSpec, find
 
 # A short horizon, so that chance alone often fails.
 ENV = make(
@@ -45,6 +47,19 @@ def start() -> TrainState:
     """Two seeds."""
     made = jax.jit(jax.vmap(lambda key: init_train_state(ENV, CONFIG, NoShaping(), key=key)))
     return made(jax.random.split(jax.random.key(0), SEEDS))
+
+
+@pytest.mark.parametrize(
+    ("method", "also"), [("ppo", ()), ("ella-solvent", ()), ("ella+rnd", ("goto-room",))]
+)
+def test_shapes_are_those_of_a_new_seed(method: str, also: tuple[str, ...]) -> None:
+    settings = replace(presets.start(presets.PAPER, method, also=also), ppo=CONFIG)
+    env = training_environment(find("unlock-maze"), settings)
+    shaper = build_shaper(find("unlock-maze"), settings, trained=False)
+    made = jax.eval_shape(
+        lambda key: init_train_state(env, CONFIG, shaper, key=key), jax.random.key(0)
+    )
+    assert train_state_shapes(env, CONFIG, shaper) == made
 
 
 def part(state: TrainState, seeds: slice) -> TrainState:

@@ -92,5 +92,5 @@ def test_weights_of_new_networks_and_of_files_make_one_program():
             [weights], [(0,)], seed_mesh([1], jax.devices()[:1]),
         )  # fmt: skip
         program.prepare()
-        texts.add(program._lowered.as_text() + program._traced_start.lower().as_text())
+        texts.add(program._lowered.as_text() + program._lowered_start().as_text())
     assert len(texts) == 1
