@@ -329,6 +329,7 @@ class _Training:
                 write_config(planned.directory, planned.spec, planned.settings)
         if is_new := states is None:
             logger.info("compiling")
+            self.program.compile_in_turn()
             states = self.program.start()
             if (policy := _agent_to_start_from(settings)) is not None:
                 spec, network = self.group[0].spec, settings.ppo.network

@@ -108,6 +108,20 @@ class SeedProgram:
         self._compiling_start = threads.submit(self._compiled_start)
         threads.shutdown(wait=False)
 
+    def compile_in_turn(self) -> None:
+        """Compile the loop of the prepared program and then its initialisation, unless they are
+        compiled in the background. The initialisation is traced while the loop compiles, but not
+        compiled: kernels are chosen by timing them, which that would disturb."""
+        if self._compiling_start is not None:
+            return
+        thread = ThreadPoolExecutor(1, "compilation")
+        if self._compiling is None:
+            self._compiling = thread.submit(self._compiled)
+        thread.shutdown(wait=False)
+        lowered = self._lowered_start()
+        self._compiling.result()
+        self._compiling_start = _done(lowered.compile())
+
     @property
     def is_compiled(self) -> bool:
         """Whether the training loop is compiled."""

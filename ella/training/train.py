@@ -137,13 +137,14 @@ def train_settings(
         lambda trained: [build_shaper(spec, settings, trained=trained)],
     )
     program.prepare()
+    if not program.is_compiled:
+        logger.info("compiling")
+    program.compile_in_turn()
     states = program.start()
     if start_from is not None:
         states = started_from(program, states, start_from, spec, settings.ppo.network)
     check_start(program.shapers, states, [settings.seed_numbers])
-    if not program.is_compiled:
-        logger.info("compiling")
-        program.compile()
+    program.compile()
     goal = Goal.of(spec, settings)
     lines: list[LogLine] = []
     seconds = 0.0

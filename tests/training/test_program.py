@@ -94,3 +94,20 @@ def test_weights_of_new_networks_and_of_files_make_one_program():
         program.prepare()
         texts.add(program._lowered.as_text() + program._lowered_start().as_text())
     assert len(texts) == 1
+
+
+def test_loop_and_start_compiled_in_turn_compute_as_they_do_otherwise():
+    found = []
+    for in_turn in (True, False):
+        program = SeedProgram(
+            lambda weights, key: weights + jax.random.normal(key, (3,)),
+            lambda shapers, states, iteration, numbers: ((states[0] * shapers[0],), ({},)),
+            [jnp.full(3, 2.0)], [(0,)], seed_mesh([1], jax.devices()[:1]),
+        )  # fmt: skip
+        program.prepare()
+        if in_turn:
+            program.compile_in_turn()
+        assert program.is_compiled == in_turn
+        states, _ = program.advance(program.start(), 0, 3)
+        found.append(states[0].tolist())
+    assert found[0] == found[1]
