@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PRNGKeyArray, PyTree
 
-from ella.compilation import jit_for_one_call, training_options
+from ella.compilation import jit_for_one_call, rarely_collected, training_options
 from ella.measurement import Measurements
 
 SEED_AXIS = "seed"
@@ -78,9 +78,10 @@ class SeedProgram:
     def prepare(self) -> tuple[tuple[str, ...], ...]:
         """Trace the loop, unless that is done; the names of the measurements of every group."""
         if self._lowered is None:
-            self._lowered = self._advance.lower(
-                self._shaper_arrays, self._numbers, self.shapes, *self._counters(0, 1)
-            )
+            with rarely_collected():
+                self._lowered = self._advance.lower(
+                    self._shaper_arrays, self._numbers, self.shapes, *self._counters(0, 1)
+                )
         _, measured = self._lowered.out_info
         return tuple(tuple(group) for group in measured)
 
