@@ -47,6 +47,10 @@ class Arguments:
     """Only the runs on these tasks."""
     methods: tuple[str, ...] = ()
     """Only the runs of these methods."""
+    runs: tuple[str, ...] = ()
+    """Only the runs with these names, in which * stands for anything: '*-only-*'."""
+    frames: float | None = None
+    """Train each seed for at most so many frames; the same command without it trains on."""
     together: int = MOST_SEEDS
     """The most seeds of several runs trained as one program. Runs of the same task share one; a
     run's own seeds always do."""
@@ -79,6 +83,8 @@ def run(arguments: Arguments) -> int:
         folder,
         only_tasks=arguments.tasks,
         only_methods=arguments.methods,
+        only_runs=arguments.runs,
+        most_frames=_most_frames(arguments.frames),
     )
     _check_numbers(arguments)
     open_runs = launch.unfinished(runs)
@@ -104,6 +110,14 @@ def run(arguments: Arguments) -> int:
     for result in diverged:
         logger.warning(f"{result.directory} diverged at {result.frames:,} frames")
     return EXIT_DIVERGED if diverged else 0
+
+
+def _most_frames(asked: float | None) -> int | None:
+    if asked is None:
+        return None
+    if not 1 <= asked < math.inf:
+        raise InputError(f"frames must be >= 1, got {asked:g}")
+    return round(asked)
 
 
 def _check_numbers(arguments: Arguments) -> None:

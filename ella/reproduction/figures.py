@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -281,10 +282,13 @@ def planned_runs(
     *,
     only_tasks: Sequence[str] = (),
     only_methods: Sequence[str] = (),
+    only_runs: Sequence[str] = (),
+    most_frames: int | None = None,
 ) -> list[PlannedRun]:
     """The runs of a figure, each once, with their directories inside `directory`.
 
-    `only_tasks` and `only_methods` choose among them; nothing chosen means all.
+    `only_tasks`, `only_methods` and `only_runs`, patterns of names, choose among them; nothing
+    chosen means all. None is longer than `most_frames`.
     """
     size = scale_of(scale)
     for task in only_tasks:
@@ -296,21 +300,21 @@ def planned_runs(
         for row in FIGURES[name].rows
         if (not only_tasks or row.task in only_tasks)
         and (not only_methods or row.method in only_methods)
+        and (not only_runs or any(fnmatchcase(row.name, pattern) for pattern in only_runs))
     }
     if not rows:
-        chosen = ", ".join((*only_tasks, *only_methods))
+        chosen = ", ".join((*only_tasks, *only_methods, *only_runs))
         raise InputError(f"figure '{figure}' has no run of {chosen}; see ella reproduce --list")
     return [
-        PlannedRun(tasks.find(row.task), _settings(size, row), directory / row.name)
+        PlannedRun(tasks.find(row.task), _settings(size, row, most_frames), directory / row.name)
         for row in rows.values()
     ]
 
 
-def _settings(scale: Scale, row: Row) -> TrainingSettings:
+def _settings(scale: Scale, row: Row, most_frames: int | None) -> TrainingSettings:
     budget = scale.budgets[row.task]
-    settings = replace(
-        presets.find(budget.preset, row.method), frames=budget.frames, seeds=budget.seeds
-    )
+    frames = budget.frames if most_frames is None else min(budget.frames, most_frames)
+    settings = replace(presets.find(budget.preset, row.method), frames=frames, seeds=budget.seeds)
     for changes in (scale.changes, row.changes):
         settings = from_table(changes, settings, where=row.name)
     return settings

@@ -60,3 +60,29 @@ def test_no_name_is_cut(columns, tmp_path, capsys, monkeypatch):
     if columns == 80:
         assert max(map(len, table)) <= 80
     assert ("network" in lines[0]) == (columns in (None, 200))
+
+
+def test_runs_are_chosen_by_name_and_made_shorter(tmp_path, capsys):
+    words = ["reproduce", "ablation", "--out", str(tmp_path), "--json"]
+    assert main([*words, "--runs", "unlock-*-only-*", "*-room-ella", "--frames", "12e6"]) == 0
+    listed = {run["run"]: run["frames"] for run in json.loads(capsys.readouterr().out)["runs"]}
+    assert len(listed) == 7
+    # Whole iterations of 2,560 frames; a run that is shorter stays as it is.
+    assert listed["putnext-room-ella"] == 12_001_280
+    assert listed["unlock-maze-ella-solvent-only-windows"] == 10_001_920
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--runs", "unlock-*", "x*"], None),
+        (["--runs", "x*"], "has no run of x*"),
+        (["--frames", "0"], "frames must be >= 1, got 0"),
+        (["--frames", "nan"], "frames must be >= 1, got nan"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said_in_one_line(words, expected, tmp_path, capsys):
+    status = main(["reproduce", "ablation", "--list", "--out", str(tmp_path), *words])
+    said = capsys.readouterr().err
+    assert status == (0 if expected is None else 2)
+    assert expected is None or (expected in said and said.count("\n") == 1)
