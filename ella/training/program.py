@@ -135,8 +135,8 @@ class SeedProgram:
         self._compiling.result()
 
     def _compiled(self) -> jax.stages.Compiled:
-        num_seeds = sum(group.size for group in self._seeds)
-        return self._lowered.compile(compiler_options=training_options(num_seeds))
+        options = training_options([group.size for group in self._seeds])
+        return self._lowered.compile(compiler_options=options)
 
     def _compiled_start(self) -> jax.stages.Compiled:
         return self._lowered_start().compile()
