@@ -28,6 +28,8 @@ ADDED = 64
 """Rows whose products are added up at a time."""
 LONGEST = {"windows": 1024, "rows": 4096}
 """The most windows, or rows, that one program adds up."""
+HOPPER = "9."
+"""Compute capability of the GPUs for which they were."""
 MOST_WINDOWS = 2**16
 """Of one seed. 32 seeds with 20,480 each train 1.05 times as fast with these kernels, one seed with
 163,840 only 0.99 times (results/speed/h200-window-kernels.json)."""
@@ -43,10 +45,11 @@ def _triton() -> ModuleType | None:
 
 
 def can_run(cells: UInt32[Array, "T B G P 4"], matrix: Float[Array, "K C"]) -> bool:
-    """Whether there are kernels for these shapes, and a GPU to run them on."""
+    """Whether there are kernels for these shapes, and a GPU for which they were tried."""
     windows = math.prod(cells.shape[:-2])
     return (
         jax.default_backend() == "gpu"
+        and str(getattr(jax.local_devices()[0], "compute_capability", "")).startswith(HOPPER)
         and _triton() is not None
         and matrix.dtype == jnp.bfloat16
         and matrix.shape[1] == WIDTH

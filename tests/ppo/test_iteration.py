@@ -50,7 +50,12 @@ def start() -> TrainState:
 
 
 @pytest.mark.parametrize(
-    ("method", "also"), [("ppo", ()), ("ella-solvent", ()), ("ella+rnd", ("goto-room",))]
+    ("method", "also"),
+    [
+        ("ppo", ()),
+        pytest.param("ella-solvent", (), marks=pytest.mark.thorough),
+        ("ella+rnd", ("goto-room",)),
+    ],
 )
 def test_shapes_are_those_of_a_new_seed(method: str, also: tuple[str, ...]) -> None:
     settings = replace(presets.start(presets.PAPER, method, also=also), ppo=CONFIG)
