@@ -152,6 +152,7 @@ def test_another_discount_and_nothing_learned_are_warned_of(caplog):
     assert "never updated in 8 steps" in found[1]
 
 
+@pytest.mark.thorough
 def test_the_example_trains_and_tells_what_it_learned(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["own_environment.py", "--steps", "2048", "--episodes", "16"])
     own_environment.main()

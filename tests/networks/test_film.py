@@ -163,6 +163,7 @@ def test_steps_counted_together_are_as_each_alone() -> None:
             np.testing.assert_allclose(one[step], other[0], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_kernels_of_the_first_convolution_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     stem = Stem(WIDTH, "onehot", "batch", key=jax.random.key(0))
     norm = eqx.tree_at(lambda norm: norm.weight, stem.first_norm, replace_fn=jnp.negative)

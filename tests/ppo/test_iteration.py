@@ -72,6 +72,7 @@ def part(state: TrainState, seeds: slice) -> TrainState:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_small_agent_learns(start: TrainState) -> None:
     groups, ended, succeeded = (start,), [], []
     for iteration in range(30):

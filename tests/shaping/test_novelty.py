@@ -103,6 +103,7 @@ def test_rnd_inputs_are_standardised_and_clipped():
     np.testing.assert_allclose(inputs[:, varies], np.clip(expected, -5, 5), atol=1e-3)
 
 
+@pytest.mark.thorough
 def test_noveld_pays_first_visits_for_what_is_newer_than_before():
     rollout = random_rollouts()[0]
     state = SMALL_NOVELD.init(B, key=jax.random.key(0))

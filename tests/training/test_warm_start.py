@@ -94,6 +94,7 @@ def test_a_run_that_starts_from_an_agent_is_the_same_when_resumed(agent, tmp_pat
         np.testing.assert_array_equal(column, first[name], err_msg=name)
 
 
+@pytest.mark.thorough
 def test_the_command_line_names_the_agent(agent, tmp_path, capsys):
     config = settings_file(tmp_path / "tiny.json", TINY)
     words = ("train", "goto-small", "--config", config, "--frames", 32)
