@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ella.errors import InputError
 from ella.runs import directory as run_directory
 from ella.runs import metrics
+from ella.runs.begun_run import goal_of, store_of
 from ella.runs.config_file import CONFIG_FILE, read_run
 from ella.runs.identity import identity
 from ella.runs.planned_run import PlannedRun, seeds_of
@@ -16,8 +17,6 @@ from ella.runs.training_run import (
     RunResult,
     Sinks,
     can_train_together,
-    goal_of,
-    store_of,
     train_runs,
 )
 

@@ -15,11 +15,10 @@ from jaxtyping import PyTree
 
 from ella.errors import InputError, OutOfMemoryError, is_out_of_memory
 from ella.runs import directory as run_directory
-from ella.runs import metrics
-from ella.runs.checkpoint import CheckpointStore, fingerprint
+from ella.runs.begun_run import goal_of, store_of
 from ella.runs.config_file import CONFIG_FILE, write_config
 from ella.runs.directory import writing
-from ella.runs.identity import check_same_run, what_differs
+from ella.runs.identity import check_same_run
 from ella.runs.log_sinks import AbstractLogSink, TensorBoardLog, WandbLog
 from ella.runs.metrics import MetricsFile
 from ella.runs.planned_run import PlannedRun, seeds_of
@@ -38,7 +37,6 @@ from ella.training.assembly import (
     sweeps_of,
     training_environment,
 )
-from ella.training.goal import Goal
 from ella.training.log_line import LogLine, averages, non_finite
 from ella.training.loop import Stretch, stretches
 from ella.training.policy import Policy
@@ -501,20 +499,3 @@ def _concatenated(*leaves: Any) -> Any:
     if len(leaves) == 1:
         return leaves[0]
     return jnp.concatenate([jnp.asarray(leaf) for leaf in leaves])
-
-
-def goal_of(planned: PlannedRun, *, is_begun: bool) -> Goal:
-    """The goal of a run, with the log lines that the metrics of one that has begun hold."""
-    goal = Goal.of(planned.spec, planned.settings)
-    for values in metrics.lines_of(planned.directory) if is_begun and goal.success else ():
-        goal.count(values, int(values["iteration"][0]))
-    return goal
-
-
-def store_of(planned: PlannedRun) -> CheckpointStore:
-    """The checkpoints of a run."""
-    return CheckpointStore(
-        planned.directory / run_directory.CHECKPOINTS,
-        fingerprint(what_differs(planned.spec, planned.settings)),
-        planned.settings.log.keep,
-    )
