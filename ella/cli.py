@@ -1,7 +1,6 @@
 """The command line: finds the sub-command, reads its arguments, turns errors into one line."""
 
 import contextlib
-import gc
 import importlib
 import logging
 import os
@@ -12,6 +11,7 @@ from typing import Any
 
 from ella.commands.options import parse
 from ella.errors import InputError, is_out_of_memory, unknown_name
+from ella.garbage_collection import collect_rarely
 
 COMMANDS = {
     "tasks": "list the tasks",
@@ -48,8 +48,7 @@ EXIT_INTERRUPTED = 128 + 2
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command in `words` (the process's own arguments by default)."""
-    # Tracing allocates much that stays: looking through it for garbage takes time and finds little.
-    gc.set_threshold(100_000, 50, 50)
+    collect_rarely()
     _log_to_standard_error()
     status = _status(list(sys.argv[1:] if words is None else words))
     if words is None and (status == EXIT_INTERRUPTED or (status and _is_compiling())):

@@ -1,9 +1,7 @@
 """How programs are compiled: those that run once or a few times, and training."""
 
-import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from typing import Any
 
@@ -12,22 +10,6 @@ import jax
 OPTIMISATION_LEVEL = "xla_backend_optimization_level"
 FUSION_EMITTERS = "xla_cpu_use_fusion_emitters"
 TRITON_PRODUCTS = "xla_gpu_enable_triton_gemm"
-
-
-RARELY = (100_000, 50, 50)
-"""Thresholds of Python's garbage collector with which it hardly ever runs."""
-
-
-@contextmanager
-def rarely_collected() -> Iterator[None]:
-    """Tracing makes hundreds of thousands of objects that stay; looking for garbage among them
-    takes a tenth of its time."""
-    before = gc.get_threshold()
-    gc.set_threshold(*RARELY)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def jit_for_one_call(function: Callable[..., Any], **options: Any) -> jax.stages.Wrapped:
@@ -66,9 +48,9 @@ def training_options(seeds_of_runs: Sequence[int]) -> dict[str, Any]:
     """Compiler options of the training of runs with so many seeds each as one program.
 
     On a GPU only the seeds of a single run are trained with Triton's matrix products. 32 of them
-    are 1.013 times as fast with them, one is 1.02 times as fast without, and a program of several
-    runs takes minutes longer to compile with them (docs/performance.md). A choice in XLA_FLAGS is
-    left as it is.
+    are 1.013 times as fast with them, one is 1.02 times as fast without, and both compile sooner
+    without; a program of eight runs took minutes to compile with them (docs/performance.md). A
+    choice in XLA_FLAGS is left as it is.
     """
     one_run_of_seeds = len(seeds_of_runs) == 1 and seeds_of_runs[0] > 1
     if one_run_of_seeds or _is_chosen(TRITON_PRODUCTS) or jax.default_backend() != "gpu":

@@ -1,6 +1,5 @@
 """Programs that run once or a few times are optimised less, and compute the same."""
 
-import gc
 import os
 import subprocess
 import sys
@@ -9,13 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ella.compilation import (
-    RARELY,
-    TRITON_PRODUCTS,
-    jit_for_few_calls,
-    rarely_collected,
-    training_options,
-)
+from ella.compilation import TRITON_PRODUCTS, jit_for_few_calls, training_options
 
 PROGRAM = """
 import jax, numpy as np
@@ -102,23 +95,3 @@ def test_only_seeds_of_one_run_are_compiled_with_triton_unless_told(
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     monkeypatch.setenv("XLA_FLAGS", flags)
     assert training_options(seeds) == expected
-
-
-@pytest.fixture
-def often_collected():
-    before = gc.get_threshold()
-    gc.set_threshold(700, 10, 10)
-    yield
-    gc.set_threshold(*before)
-
-
-@pytest.mark.usefixtures("often_collected")
-def test_the_garbage_collector_is_as_before_after_tracing() -> None:
-    def fail() -> None:
-        with rarely_collected():
-            assert gc.get_threshold() == RARELY
-            raise ValueError("stop")
-
-    with pytest.raises(ValueError, match="stop"):
-        fail()
-    assert gc.get_threshold() == (700, 10, 10)

@@ -29,7 +29,7 @@ ADDED = 64
 LONGEST = {"windows": 1024, "rows": 4096}
 """The most windows, or rows, that one program adds up."""
 HOPPER = "9."
-"""Compute capability of the GPUs for which they were."""
+"""Compute capability of the GPUs for which they were chosen."""
 MOST_WINDOWS = 2**16
 """Of one seed. 32 seeds with 20,480 each train 1.05 times as fast with these kernels, one seed with
 163,840 only 0.99 times (results/speed/h200-window-kernels.json)."""
@@ -110,7 +110,7 @@ def _padded(matrix: Float[Array, "K C"]) -> Float[Array, "M C"]:
 
 def _unpacked(cells: UInt32[Array, "N 4"], dtype: Any) -> Float[Array, "N M"]:
     bits = cells[:, :, None] >> jax.lax.broadcasted_iota(jnp.uint32, (1, 1, BITS), 2) & 1
-    # Through float32, since the kernels' compiler knows no other way from integers to bfloat16.
+    # Through float32; no other way from integers to bfloat16 was tried on a GPU.
     return bits.reshape(len(cells), TAPS * BITS).astype(jnp.float32).astype(dtype)
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PRNGKeyArray, PyTree
 
-from ella.compilation import jit_for_one_call, rarely_collected, training_options
+from ella.compilation import jit_for_one_call, training_options
+from ella.garbage_collection import rarely_collected
 from ella.measurement import Measurements
 
 SEED_AXIS = "seed"
