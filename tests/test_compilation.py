@@ -83,13 +83,14 @@ def test_a_quickly_compiled_function_may_be_part_of_a_program() -> None:
     ("backend", "seeds", "flags", "expected"),
     [
         ("gpu", [1], "", {TRITON_PRODUCTS: False}),
-        ("gpu", [8], "", {}),
-        ("gpu", [8, 8], "", {TRITON_PRODUCTS: False}),
+        ("gpu", [8], "", {TRITON_PRODUCTS: False}),
+        ("gpu", [32], "", {}),
+        ("gpu", [32, 32], "", {TRITON_PRODUCTS: False}),
         ("gpu", [1], f"--{TRITON_PRODUCTS}=true", {}),
         ("cpu", [1], "", {}),
     ],
 )
-def test_only_seeds_of_one_run_are_compiled_with_triton_unless_told(
+def test_only_many_seeds_of_one_run_are_compiled_with_triton_unless_told(
     backend, seeds, flags, expected, monkeypatch
 ):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
