@@ -73,7 +73,8 @@ class HostElla:
             the paper. Without a limit a success long after its bonuses owes more than it brings:
             30 steps later 1.35 times the bonus with a discount of 0.99, 300 steps later 20 times.
         last_state: Whether what a success's last action completed counts among what it completed.
-        relevance: The relevance classifier; its `update_every` is not used.
+        relevance: The relevance classifier. Its `update_every` is not used, and its `labels` are
+            intersections.
         first_update: Steps, of all environments together, before the classifier is updated for the
             first time. Later intervals are half the steps so far.
         update_every: The longest interval. Every update waits for a new success.
@@ -117,6 +118,11 @@ class HostElla:
             raise InputError(f"discount must lie in (0, 1], got {discount:g}")
         if solvency is not None and not 0 <= solvency <= 1:
             raise InputError(f"solvency must lie in [0, 1], got {solvency:g}")
+        if relevance is not None and relevance.labels != "intersections":
+            raise InputError(
+                f"HostElla learns relevance from intersections, not from {relevance.labels}; leave "
+                "labels out of its RelevanceSettings"
+            )
         completions = len(low_level) if max_completions is None else max_completions
         if warning := excess_warning(bonus_share, completions, discount, solution_steps):
             logger.warning(warning)

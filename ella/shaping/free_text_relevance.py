@@ -116,6 +116,7 @@ class FreeTextRelevance(AbstractRelevance):
                 lambda ids: self.sentences[ids],
                 self.low_tokens,
                 key=learn_key,
+                levels=self._met(self.sentences.shape[0]),
             )
             met = jnp.arange(self.sentences.shape[0]) < self.num_sentences
             solved = (dataset.members != 0).any(-1)
@@ -141,9 +142,8 @@ class FreeTextRelevance(AbstractRelevance):
         draw_key, train_key = jax.random.split(key)
         count = min(self.settings.initial_instructions, self.sentences.shape[0])
         met = jnp.maximum(self.num_sentences, 1)
-        in_turn = jnp.arange(count) % met
         drawn = jax.random.randint(draw_key, (count,), 0, met)
-        tokens = self.sentences[jnp.where(met <= count, in_turn, drawn)]
+        tokens = self.sentences[jnp.where(met <= count, self._met(count), drawn)]
         data = Decompositions(
             tokens=tokens,
             relevant=jnp.ones((count, self.num_low_level), bool),
@@ -158,6 +158,10 @@ class FreeTextRelevance(AbstractRelevance):
             self.settings, learner, data, self.low_tokens, all_relevant, key=train_key
         )
         return learner, all_relevant(learner)
+
+    def _met(self, count: int) -> Int32[Array, " count"]:
+        """So many ids of sentences met, in turn."""
+        return jnp.arange(count, dtype=jnp.int32) % jnp.maximum(self.num_sentences, 1)
 
     def _judge(self, state: FreeTextLearner, tokens: Int32[Array, "R n"]) -> Bool[Array, "R L"]:
         return self.probability_of(state, tokens) > 0.5

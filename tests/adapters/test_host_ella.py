@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
-from errands import PAYING, SIZES, errands_ella, standing_at
+from errands import PAYING, SIZES, SMALL, errands_ella, standing_at
 from gymnasium.utils import seeding
 from own_environment import CUSTOMERS, GOODS, LOW_LEVEL, PLACES, SHOPS, visited
 
@@ -24,6 +24,7 @@ from ella.shaping import relevance_dataset
 from ella.shaping.ella import EllaShaper
 from ella.shaping.oracle import low_level_of
 from ella.shaping.relevance import OracleRelevance
+from ella.shaping.settings import RelevanceSettings
 from ella.shaping.termination import visible_termination
 from ella.trajectory import Trajectory
 from ella.world import compiled
@@ -109,15 +110,16 @@ def one_after_another(episodes: list[Trajectory]) -> Trajectory:
     return joined
 
 
-def errands_of_a_round(host: HostElla, round_: int) -> None:
-    """Every mission once, by way of some other place: three steps of each environment."""
+def errands_of_a_round(host: HostElla, round_: int, solved: int = B) -> None:
+    """Every mission once, by way of some other place: three steps of each environment. Only the
+    first `solved` succeed."""
     detours = [list(PLACES.values())[(round_ + index) % 8] for index in range(B)]
     shops, customers = zip(*NEEDED.values(), strict=True)
     yes = np.ones(B, bool)
     for step, places in enumerate((detours, shops, shops)):
         last = yes & (step == 2)
         host.shape(
-            standing_at(*places), MISSIONS, yes & (step == 0), last, last,
+            standing_at(*places), MISSIONS, yes & (step == 0), last & (np.arange(B) < solved), last,
             last_observations=standing_at(*customers),
         )  # fmt: skip
 
@@ -147,6 +149,22 @@ def test_it_learns_what_matters_for_each_errand(taught):
     assert 2.0 <= measured["decomposition_size"] < len(PLACES)
     assert measured["bonus_per_episode"] > 0
     assert "decomposition_size" not in taught.measurements()
+
+
+def test_instructions_without_a_success_can_stay_relevant():
+    solved = 6
+    paid = {}
+    for share in (0.0, 0.25):
+        training = replace(SMALL.training, unsolved_share=share)
+        host = errands_ella(**EVERY_ROUND, relevance=replace(SMALL, training=training))
+        host.start(B)
+        for round_ in range(UPDATES):
+            errands_of_a_round(host, round_, solved)
+        chances = np.array([list(host.relevance(mission).values()) for mission in MISSIONS])
+        assert (chances[:solved] > 0.5).mean() < 0.5
+        paid[share] = (chances[solved:] > 0.5).mean()
+    assert paid[0.0] < 0.5
+    assert paid[0.25] > 0.9
 
 
 def test_a_saved_and_loaded_one_continues_identically(taught, tmp_path):
@@ -324,6 +342,7 @@ def test_misuse_is_one_line():
         (LOW_LEVEL, {"max_completions": 0}, "max_completions must be >= 1, got 0"),
         (LOW_LEVEL, {"discount": 1.5}, "discount must lie in"),
         (LOW_LEVEL, {"solvency": 1.5}, "solvency must lie in"),
+        (LOW_LEVEL, {"relevance": RelevanceSettings(labels="beliefs")}, "not from beliefs"),
         ([], {}, "at least one instruction"),
         ("visit", {}, "must be a list"),
         (["rest", "Rest!"], {}, "same words"),
