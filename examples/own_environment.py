@@ -100,7 +100,7 @@ def trained(steps: int, seed: int, *, plain: bool) -> tuple[PPO, HostElla | None
             LOW_LEVEL,
             visited,
             discount=0.99,  # of PPO below
-            relevance=RelevanceSettings(network=RelevanceNetworkSettings(hidden_size=32)),
+            relevance=RelevanceSettings(network=RelevanceNetworkSettings(comparison="windows")),
             max_instructions=32,
             max_words=8,
             vocabulary=64,

@@ -146,7 +146,7 @@ def host_ella(seed: int, discount: float) -> HostElla:
         judge,
         bonus_share=0.02,
         discount=discount,
-        relevance=RelevanceSettings(network=RelevanceNetworkSettings(hidden_size=32)),
+        relevance=RelevanceSettings(network=RelevanceNetworkSettings(comparison="windows")),
         max_instructions=128,
         max_words=8,
         vocabulary=64,
