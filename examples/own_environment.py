@@ -7,7 +7,7 @@ whether one has been carried out can be read off the observation, so the judge i
 
     python examples/own_environment.py                # with ELLA, about two minutes on one core
     python examples/own_environment.py --plain        # without
-    python examples/own_environment.py --compare results/own-environment.json    # both, five seeds
+    python examples/own_environment.py --compare results/own-environment.json    # both, eight seeds
 """
 
 import argparse
@@ -30,18 +30,19 @@ from ella.intervals import SHARE, student_t
 from ella.networks.settings import RelevanceNetworkSettings
 from ella.shaping.settings import RelevanceSettings
 
-SIZE = 11
+SIZE = 15
+MIDDLE, EDGE = SIZE // 2, SIZE - 1
 GOODS = ("bread", "roses", "nails", "ink")
 SHOPS = ("bakery", "garden", "smithy", "printer")
 CUSTOMERS = ("baron", "painter", "sailor", "widow")
 PLACES = {
-    (0, 0): "bakery", (0, 10): "garden", (10, 0): "smithy", (10, 10): "printer",
-    (0, 5): "baron", (5, 0): "painter", (5, 10): "sailor", (10, 5): "widow",
+    (0, 0): "bakery", (0, EDGE): "garden", (EDGE, 0): "smithy", (EDGE, EDGE): "printer",
+    (0, MIDDLE): "baron", (MIDDLE, 0): "painter", (MIDDLE, EDGE): "sailor", (EDGE, MIDDLE): "widow",
 }  # fmt: skip
 MOVES = ((0, -1), (0, 1), (-1, 0), (1, 0))
-HORIZON = 60
+HORIZON = 100
 LOW_LEVEL = [f"visit the {place}" for place in PLACES.values()]
-COMPARED_SEEDS = (0, 1, 2, 3, 4)
+COMPARED_SEEDS = tuple(range(8))
 
 
 class Errands(gymnasium.Env[np.ndarray, Any]):
@@ -99,6 +100,7 @@ def trained(steps: int, seed: int, *, plain: bool) -> tuple[PPO, HostElla | None
         ella = HostElla(
             LOW_LEVEL,
             visited,
+            bonus_share=0.05,
             discount=0.99,  # of PPO below
             relevance=RelevanceSettings(network=RelevanceNetworkSettings(comparison="windows")),
             max_instructions=32,
@@ -161,12 +163,12 @@ def compare(path: Path, steps: int, episodes: int, seeds: tuple[int, ...] = COMP
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    arguments.add_argument("--steps", type=int, default=200_000)
+    arguments.add_argument("--steps", type=int, default=400_000)
     arguments.add_argument("--plain", action="store_true", help="without ELLA")
     arguments.add_argument("--episodes", type=int, default=200, help="to measure it with")
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument(
-        "--compare", type=Path, metavar="FILE", help="write both, five seeds each, to a file"
+        "--compare", type=Path, metavar="FILE", help="write both, eight seeds each, to a file"
     )
     chosen = arguments.parse_args()
     logging.basicConfig(level=logging.WARNING)

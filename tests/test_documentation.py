@@ -20,7 +20,7 @@ SMALLER = {
     'preset="small", frames=100_000': "**TINY",
     'preset="small", frames=20_000': "seeds=2, **TINY",
     "jax.random.key(0), 8)": "jax.random.key(0), 2)",
-    "steps = 200_000": "steps = 2048",
+    "steps = 400_000": "steps = 2048",
     "num_envs, steps = 64, 500_000": "num_envs, steps = 4, 256",
     "num_envs, steps = 16, 500_000": "num_envs, steps = 4, 256",
     "batch_size=512": "batch_size=64",

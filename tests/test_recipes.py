@@ -6,19 +6,17 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import minigrid_tasks
 import numpy as np
+import paired_runs
 import pytest
+import vector_errands
+from paired_runs import ELLA, NUM_BINS, PLAIN, Episodes, Outcome, compare
 from PIL import Image
+from vector_errands import CENTRES, CUSTOMERS, PLACES, PUSHES, SHOPS, PointErrands
 
 from ella import InputError
 from ella.intervals import SHARE, student_t
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "recipes"))
-import minigrid_tasks
-import paired_runs
-import vector_errands
-from paired_runs import ELLA, NUM_BINS, PLAIN, Episodes, Outcome, compare
-from vector_errands import CENTRES, CUSTOMERS, PLACES, PUSHES, SHOPS, PointErrands
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = [

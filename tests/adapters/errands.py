@@ -1,16 +1,11 @@
 """The example's town for tests: an ELLA of small sizes, and a runner who carries out errands."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
+from own_environment import CUSTOMERS, LOW_LEVEL, MOVES, PLACES, SHOPS, SIZE, visited
 
 from ella.adapters.host_ella import HostElla
 from ella.networks.settings import RelevanceNetworkSettings
 from ella.shaping.settings import RelevanceSettings, RelevanceTrainingSettings
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-from own_environment import CUSTOMERS, LOW_LEVEL, MOVES, PLACES, SHOPS, SIZE, visited
 
 DISCOUNT = 0.9
 PAYING = {"bonus_share": 0.1, "discount": DISCOUNT}

@@ -40,7 +40,7 @@ def test_stable_baselines_trains_on_neutral_successes(tmp_path):
     runners = [Runner(seed) for seed in range(4)]
     observations, first = envs.reset(), np.ones(4, bool)
     returns, discounts, neutral = np.zeros((2, 4)), np.ones(4), 0
-    for _ in range(200):
+    for _ in range(240):
         actions = [r.action(*pair) for r, *pair in zip(runners, observations, first, strict=True)]
         observations, rewards, first, infos = envs.step(np.array(actions))
         own = np.array([info["unshaped_reward"] for info in infos])
@@ -54,14 +54,16 @@ def test_stable_baselines_trains_on_neutral_successes(tmp_path):
             returns[:, i], discounts[i] = 0, 1
     assert neutral > 10
     assert len(host.solved()) > 5
+    taught_by_runners = host.updates
+    assert taught_by_runners >= 3
 
     model = PPO("MlpPolicy", envs, n_steps=64, batch_size=64, n_epochs=1, device="cpu", seed=0)
     model.set_logger(configure(str(tmp_path), ["csv"]))
     model.learn(512, callback=EllaLog(host))
     with (tmp_path / "progress.csv").open() as file:
         rows = list(csv.DictReader(file))
-    # 800 steps of runners, whose last successes are learned from after the first rollout.
-    assert [int(row["ella/updates"]) for row in rows] == [4, host.updates]
+    # The runners' last successes are learned from after the first rollout.
+    assert [int(row["ella/updates"]) for row in rows] == [taught_by_runners + 1, host.updates]
     assert all(float(row["ella/decomposition_size"]) >= 2 for row in rows)
 
 
