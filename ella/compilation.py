@@ -11,7 +11,7 @@ OPTIMISATION_LEVEL = "xla_backend_optimization_level"
 FUSION_EMITTERS = "xla_cpu_use_fusion_emitters"
 TRITON_PRODUCTS = "xla_gpu_enable_triton_gemm"
 SEEDS_FOR_TRITON_PRODUCTS = 32
-"""Fewer were not measured with and without."""
+"""The least that was measured to be faster with them; between 1 and this none was measured."""
 
 
 def jit_for_one_call(function: Callable[..., Any], **options: Any) -> jax.stages.Wrapped:

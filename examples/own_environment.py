@@ -21,6 +21,7 @@ import gymnasium
 import numpy as np
 import torch
 from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
@@ -92,6 +93,19 @@ def visited(observations: np.ndarray) -> np.ndarray:
     return observations[:, [row * SIZE + column for row, column in PLACES]] > 0
 
 
+class TenthsDone(BaseCallback):
+    """Prints how far training has come."""
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        done, total = self.num_timesteps, self.model._total_timesteps
+        before = done - self.model.n_steps * self.training_env.num_envs
+        if 10 * done // total > 10 * before // total:
+            print(f"  {done:,} of {total:,} steps", flush=True)
+
+
 def trained(steps: int, seed: int, *, plain: bool) -> tuple[PPO, HostElla | None]:
     """PPO after so many steps, with or without ELLA."""
     envs = make_vec_env(Errands, n_envs=32, seed=seed)
@@ -113,7 +127,8 @@ def trained(steps: int, seed: int, *, plain: bool) -> tuple[PPO, HostElla | None
         "MlpPolicy", envs, gamma=0.99, n_steps=64, batch_size=512, n_epochs=4, ent_coef=0.01,
         learning_rate=1e-3, seed=seed, device="cpu",
     )  # fmt: skip
-    model.learn(steps, callback=EllaLog(ella) if ella else None)
+    log = [EllaLog(ella)] if ella else []
+    model.learn(steps, callback=[*log, TenthsDone()])
     return model, ella
 
 

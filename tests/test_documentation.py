@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -77,7 +76,6 @@ def run(codes: list[str], page: str, folder: Path, monkeypatch: pytest.MonkeyPat
     """Execute blocks one after the other, in a folder of their own."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("ELLA_CACHE", str(ROOT / ".cache" / "ella"))
-    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT / "examples")])
     (folder / "policies").mkdir()
     names: dict = {}
     shrunk = [smaller(code) for code in codes]
