@@ -4,6 +4,8 @@
 
 Reads the runs of `ella reproduce ablation`. Scores are areas under the success curve over the
 frames that all runs of a task have; differences are paired by seed, with 95 % Student-t intervals.
+Runs are compared within a folder only, since two folders may have different termination
+classifiers; a difference that several folders have takes the pairs of all.
 """
 
 import argparse
@@ -23,51 +25,51 @@ from ella.report.series import SUCCESS
 from ella.report.statistics import area_under_curve
 from ella.reproduction.figures import ABLATED_ON
 
-Areas = dict[str, dict[int, float]]
-"""By the end of the run's name, then by seed."""
+Pair = tuple[Path, int]
+"""A folder and a seed."""
+Areas = dict[str, dict[Pair, float]]
+"""By the end of the run's name, then by folder and seed."""
 QUESTIONS = {"alone": "added to ELLA alone", "last": "added to all the others"}
 
 
 def main() -> None:
     arguments = _arguments()
-    runs, _ = read_runs(arguments.runs)
-    by_task = {task: areas(runs, task) for task in ABLATED_ON}
+    folders = {folder: read_runs([folder])[0] for folder in arguments.runs}
+    by_task = {task: areas(folders, task) for task in ABLATED_ON}
     rows = [row for task, found in by_task.items() for row in differences(task, found)]
     if not rows:
         sys.exit("no runs of `ella reproduce ablation` in these folders")
     result = {
         "command": "python benchmarks/ablation.py " + " ".join(sys.argv[1:]),
-        "what": "difference of areas under the success curve, paired by seed",
+        "what": "difference of areas under the success curve, paired by seed within a folder",
         "rows": rows,
     }
     write_durably(arguments.out, json.dumps(result, indent=1) + "\n")
     for row in rows:
         gain = row["difference"]
         print(
-            f"{row['task']:14} {row['part']:12} {row['question']:6} {row['seeds']} seeds  "
+            f"{row['task']:14} {row['part']:12} {row['question']:6} {row['pairs']:2} pairs  "
             f"{100 * gain['value']:+6.1f} [{100 * gain['low']:+.1f}, {100 * gain['high']:+.1f}]"
         )
     if arguments.figure is not None:
         draw(rows, arguments.figure)
 
 
-def areas(runs: Sequence[Run], task: str) -> Areas:
+def areas(folders: Mapping[Path, Sequence[Run]], task: str) -> Areas:
     """Areas of a task's runs over the frames that all of them have."""
-    own = {
-        run.path.name.removeprefix(f"{task}-"): run
+    own = [
+        (folder, run.path.name.removeprefix(f"{task}-"), run)
+        for folder, runs in folders.items()
         for run in runs
         if run.task == task and run.path.name.startswith(f"{task}-ella")
-    }
-    if not own:
-        return {}
-    until = min(run.shared_end for run in own.values())
-    return {
-        name: {
-            seed: float(area_under_curve(series.frames, series.values[SUCCESS][None], until)[0])
-            for seed, series in run.series.items()
-        }
-        for name, run in own.items()
-    }
+    ]
+    until = min((run.shared_end for _, _, run in own), default=0.0)
+    found: Areas = {}
+    for folder, name, run in own:
+        for seed, series in run.series.items():
+            area = area_under_curve(series.frames, series.values[SUCCESS][None], until)
+            found.setdefault(name, {})[folder, seed] = float(area[0])
+    return found
 
 
 def differences(task: str, found: Areas) -> list[dict[str, Any]]:
@@ -82,16 +84,16 @@ def differences(task: str, found: Areas) -> list[dict[str, Any]]:
             "task": task,
             "part": part,
             "question": question,
-            "seeds": len(found[with_it].keys() & found[without].keys()),
+            "pairs": len(found[with_it].keys() & found[without].keys()),
             "difference": vars(_paired(found[with_it], found[without])),
         }
         for part, question, with_it, without in wanted
-        if with_it in found and without in found
+        if found.get(with_it, {}).keys() & found.get(without, {}).keys()
     ]
 
 
-def _paired(one: Mapping[int, float], other: Mapping[int, float]) -> Interval:
-    return student_t(np.array([one[seed] - other[seed] for seed in one if seed in other]))
+def _paired(one: Mapping[Pair, float], other: Mapping[Pair, float]) -> Interval:
+    return student_t(np.array([one[pair] - other[pair] for pair in one if pair in other]))
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -126,7 +128,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("runs", nargs="+", type=Path, help="folders")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--figure", type=Path)
     return parser.parse_args()
