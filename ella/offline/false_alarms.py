@@ -119,17 +119,20 @@ def calibrated_on_examples(
 
 def count_false_alarms(
     model: TerminationModel, language: Language, episodes: tuple[OrdinaryEpisodes, ...]
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     """What the classifier finds completed on ordinary views, against the truth.
 
     per_view: false alarms in a view, all instructions together; per_view_carrying: the same where
     the agent carries something, which no expert of "go to" does. false_completions,
     true_completions: low-level instructions that an episode completes by mistake (at its first
-    alarm the view did not show it) and rightly. Episodes last until they end or are cut off.
+    alarm the view did not show it) and rightly. seen_at_once: the share of what episodes complete
+    that is judged so in the first view that shows it, None where they complete nothing. Episodes
+    last until they end or are cut off.
     """
     threshold = 0.0 if model.threshold is None else float(model.threshold)
     alarms, false, true, ends, views = 0, 0, 0, 0, 0
     carrying, alarms_carrying = 0, 0
+    shown, seen_at_once = 0, 0
     for part in episodes:
         margins, truth = _judged(model, language, part)
         fires = margins > threshold
@@ -143,12 +146,16 @@ def count_false_alarms(
         new = fires & ~_earlier_in_episode(fires, part.first)
         false += int((new & ~truth).sum())
         true += int((new & truth).sum())
+        first_shown = truth & ~_earlier_in_episode(truth, part.first)
+        shown += int(first_shown.sum())
+        seen_at_once += int((fires & first_shown).sum())
     return {
         "threshold": threshold,
         "per_view": alarms / views,
         "per_view_carrying": alarms_carrying / max(1, carrying),
         "false_completions": false / ends,
         "true_completions": true / ends,
+        "seen_at_once": seen_at_once / shown if shown else None,
         "steps_per_episode": views / ends,
         "episodes": ends,
     }
@@ -172,11 +179,11 @@ def _judged(
     return np.asarray(margins).reshape(shape), np.asarray(truth).reshape(shape)
 
 
-def _earlier_in_episode(fires: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """bool[T, B, L]: whether it fired before in the same episode."""
-    found = np.zeros_like(fires)
-    for t in range(1, len(fires)):
-        found[t] = (found[t - 1] | fires[t - 1]) & ~first[t][:, None]
+def _earlier_in_episode(now: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """bool[T, B, L]: whether it was so before in the same episode."""
+    found = np.zeros_like(now)
+    for t in range(1, len(now)):
+        found[t] = (found[t - 1] | now[t - 1]) & ~first[t][:, None]
     return found
 
 

@@ -43,19 +43,20 @@ def episodes() -> OrdinaryEpisodes:
     return OrdinaryEpisodes(images, first)
 
 
-def by_hand(model, episodes: OrdinaryEpisodes, threshold: float) -> tuple[int, int, int, int]:
+def by_hand(model, episodes: OrdinaryEpisodes, threshold: float) -> tuple[int, ...]:
     """(false alarms, first alarms that are false, first alarms that are true, false alarms while
-    something is carried), one by one."""
+    something is carried, first views of a completion, those judged so), one by one."""
     scores_of = jax.jit(lambda images: model.table(LOW).scores(images))
-    alarms = false = true = carrying = 0
+    alarms = false = true = carrying = first_views = seen_at_once = 0
     for env in range(ENVS):
         fired: set[int] = set()
+        shown_before: set[int] = set()
         scores = np.asarray(scores_of(jnp.asarray(episodes.images[:, env])))
         seen = GridObservation(jnp.asarray(episodes.images[:, env]))
         truth = np.asarray(visible_termination(LOW)(seen))
         for t in range(STEPS):
             if episodes.first[t, env]:
-                fired = set()
+                fired, shown_before = set(), set()
             now = set(np.flatnonzero(scores[t, :, 1] - scores[t, :, 0] > threshold))
             shown = set(np.flatnonzero(truth[t]))
             alarms += len(now - shown)
@@ -63,21 +64,26 @@ def by_hand(model, episodes: OrdinaryEpisodes, threshold: float) -> tuple[int, i
                 carrying += len(now - shown)
             false += len(now - shown - fired)
             true += len((now & shown) - fired)
+            first_views += len(shown - shown_before)
+            seen_at_once += len((shown - shown_before) & now)
             fired |= now
-    return alarms, false, true, carrying
+            shown_before |= shown
+    return alarms, false, true, carrying, first_views, seen_at_once
 
 
 def test_counts_equal_plain_loops(model, episodes):
     found = count_false_alarms(model, LOW, (episodes,))
-    alarms, false, true, carrying = by_hand(model, episodes, 0.0)
+    alarms, false, true, carrying, first_views, seen_at_once = by_hand(model, episodes, 0.0)
     in_hand = int((episodes.images[:, :, 3, 6, 0] != 1).sum())
     number = STEPS // 5 * ENVS
     assert alarms > carrying > 0
+    assert first_views > seen_at_once > 0
     assert found == pytest.approx(
         {
             "threshold": 0.0, "per_view": alarms / (STEPS * ENVS),
             "per_view_carrying": carrying / in_hand,
             "false_completions": false / number, "true_completions": true / number,
+            "seen_at_once": seen_at_once / first_views,
             "steps_per_episode": 5, "episodes": number,
         }
     )  # fmt: skip
