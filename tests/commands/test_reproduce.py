@@ -9,7 +9,13 @@ from begun_runs import begin
 
 from ella.cli import main
 from ella.methods.ella_solvent import PUBLISHED
-from ella.reproduction.figures import HIGH_LEVEL, SCALES, figure_names, planned_runs
+from ella.reproduction.figures import (
+    HIGH_LEVEL,
+    ONE_HOT_TERMINATION,
+    SCALES,
+    figure_names,
+    planned_runs,
+)
 from ella.reproduction.local_launcher import groups_of
 from ella.settings_table import flat, to_json
 
@@ -61,6 +67,20 @@ def test_the_ablation_switches_one_part_on_or_off(tmp_path):
         only = "only" in run.directory.name
         expected = {name: every[name] if (name in part) == only else none[name] for name in none}
         assert found == expected, run.directory.name
+
+
+def test_the_choices_change_cells_and_leave_parts_out(tmp_path):
+    runs = planned_runs("solvent-choices", "short", tmp_path, only_tasks=["unlock-maze"])
+    none, every, cells, lean = (flat(to_json(run.settings.method)) for run in runs)
+    one_hot = flat(dict(ONE_HOT_TERMINATION["ella-solvent"]))
+    assert one_hot["termination.network.variant"] == "onehot"
+    assert cells == {**every, **one_hot} != every
+    left_out = {
+        name: none[name]
+        for part in ("unsolved", "last-state")
+        for name in flat(dict(PUBLISHED[part]))
+    }
+    assert lean == {**every, **one_hot, **left_out}
 
 
 def test_runs_of_one_task_share_a_program(tmp_path):
