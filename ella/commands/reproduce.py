@@ -156,11 +156,14 @@ def _draw(arguments: Arguments, folder: Path) -> None:
 
     for name in reproduction.figure_names(arguments.figure):
         figure = reproduction.FIGURES[name]
-        directories = tuple(
-            folder / row.name for row in figure.rows if (folder / row.name / FILE_NAME).exists()
-        )
-        if directories:
-            title = f"{figure.title} ({arguments.scale} scale)"
+        trained = [row for row in figure.rows if (folder / row.name / FILE_NAME).exists()]
+        if trained:
+            methods = {row.method for row in trained}
             report.run(
-                report.Arguments(runs=directories, out=folder / "figures" / name, title=title)
+                report.Arguments(
+                    runs=tuple(folder / row.name for row in trained),
+                    out=folder / "figures" / name,
+                    title=f"{figure.title} ({arguments.scale} scale)",
+                    baseline=figure.baseline if figure.baseline in methods else None,
+                )
             )

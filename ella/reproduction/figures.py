@@ -52,6 +52,11 @@ class Figure:
     title: str
     rows: tuple[Row, ...]
 
+    @property
+    def baseline(self) -> str:
+        """The method its report compares the others with: ELLA where nothing is unshaped."""
+        return "ppo" if any(row.method == "ppo" for row in self.rows) else "ella"
+
 
 def _crossed(task_names: Iterable[str], methods: Sequence[str]) -> tuple[Row, ...]:
     return tuple(Row(task, method) for task in task_names for method in methods)

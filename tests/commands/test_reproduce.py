@@ -10,6 +10,7 @@ from begun_runs import begin
 from ella.cli import main
 from ella.methods.ella_solvent import PUBLISHED
 from ella.reproduction.figures import (
+    FIGURES,
     HIGH_LEVEL,
     ONE_HOT_TERMINATION,
     SCALES,
@@ -81,6 +82,12 @@ def test_the_choices_change_cells_and_leave_parts_out(tmp_path):
         for name in flat(dict(PUBLISHED[part]))
     }
     assert lean == {**every, **one_hot, **left_out}
+
+
+def test_figures_without_ppo_compare_with_ella():
+    with_ella = {name for name, figure in FIGURES.items() if figure.baseline == "ella"}
+    assert with_ella == {"relevance", "classifiers", "ablation", "solvent-choices"}
+    assert {figure.baseline for figure in FIGURES.values()} == {"ella", "ppo"}
 
 
 def test_runs_of_one_task_share_a_program(tmp_path):
