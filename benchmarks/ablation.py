@@ -34,7 +34,11 @@ QUESTIONS = {"alone": "added to ELLA alone", "last": "added to all the others"}
 
 def main() -> None:
     arguments = _arguments()
-    folders = {folder: read_runs([folder])[0] for folder in arguments.runs}
+    folders: dict[Path, list[Run]] = {}
+    for folder in arguments.runs:
+        folders[folder], warnings = read_runs([folder])
+        for warning in warnings:
+            print(f"warning: {warning}", file=sys.stderr)
     by_task = {task: areas(folders, task) for task in ABLATED_ON}
     rows = [row for task, found in by_task.items() for row in differences(task, found)]
     if not rows:

@@ -15,13 +15,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jax
 
 from ella.durable_files import write_durably
 from ella.methods.ella_solvent import ELLASolvent
-from ella.networks.settings import TerminationNetworkSettings
+from ella.networks.settings import TerminationNetworkSettings, Variant
 from ella.offline.false_alarms import calibrated, count_false_alarms, ordinary_episodes
 from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination import termination_classifier
@@ -92,7 +92,8 @@ def _write(path: Path, rows: list[dict[str, Any]]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", nargs="+", required=True, help="low-level ones")
-    parser.add_argument("--cells", nargs="+", default=["paper", "onehot"])
+    cells = get_args(Variant)
+    parser.add_argument("--cells", nargs="+", choices=cells, default=cells)
     parser.add_argument("--episodes", type=int, default=15_000)
     parser.add_argument("--steps", type=int, default=1_500)
     parser.add_argument("--width", type=int, default=48)

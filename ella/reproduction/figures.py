@@ -53,9 +53,10 @@ class Figure:
     rows: tuple[Row, ...]
 
     @property
-    def baseline(self) -> str:
-        """The method its report compares the others with: ELLA where nothing is unshaped."""
-        return "ppo" if any(row.method == "ppo" for row in self.rows) else "ella"
+    def baseline(self) -> str | None:
+        """The method its report compares the others with: ELLA where nothing is unshaped; None for
+        the report's own choice."""
+        return None if any(row.method == "ppo" for row in self.rows) else "ella"
 
 
 def _crossed(task_names: Iterable[str], methods: Sequence[str]) -> tuple[Row, ...]:
@@ -91,8 +92,8 @@ def _ablation(task: str) -> tuple[Row, ...]:
 
 
 LEAN = ("solvency", "windows", "beliefs", "calibration")
-"""Parts of the solvent method that the ablation does not show to be without effect, or that
-relevance on `sequence-maze` needs."""
+"""Parts of the solvent method without those that bring nothing beside the others on two tasks;
+beliefs stay for relevance on `sequence-maze` (results/README.md)."""
 ONE_HOT_TERMINATION = {
     ELLASolvent.name: {
         "termination": {
