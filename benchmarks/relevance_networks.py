@@ -53,10 +53,10 @@ GRU, WINDOWS = RelevanceNetworkSettings(), RelevanceNetworkSettings(comparison="
 class Successes:
     """Simulated successes, in order. Host arrays."""
 
-    def __init__(self, spec: TaskSpec, count: int, seed: int):
+    def __init__(self, spec: TaskSpec, count: int, seed: int, one_article: bool = False):
         rng = np.random.default_rng(seed)
         self.spec = spec
-        self.low = low_level_language(low_level_tasks(spec))
+        self.low = low_level_language(low_level_tasks(spec), one_article)
         clauses = spec.language.clauses
         chance = np.array([SOLVED[clause.kind] for clause in clauses] + [1.0])
         found: list[np.ndarray] = []

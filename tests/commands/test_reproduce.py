@@ -13,6 +13,7 @@ from ella.reproduction.figures import (
     FIGURES,
     HIGH_LEVEL,
     ONE_HOT_TERMINATION,
+    QUICK_WINDOWS,
     SCALES,
     figure_names,
     planned_runs,
@@ -72,7 +73,7 @@ def test_the_ablation_switches_one_part_on_or_off(tmp_path):
 
 def test_the_choices_change_cells_and_leave_parts_out(tmp_path):
     runs = planned_runs("solvent-choices", "short", tmp_path, only_tasks=["unlock-maze"])
-    none, every, cells, lean = (flat(to_json(run.settings.method)) for run in runs)
+    none, every, cells, lean, *quick = (flat(to_json(run.settings.method)) for run in runs)
     one_hot = flat(dict(ONE_HOT_TERMINATION["ella-solvent"]))
     assert one_hot["termination.network.variant"] == "onehot"
     assert cells == {**every, **one_hot} != every
@@ -82,6 +83,11 @@ def test_the_choices_change_cells_and_leave_parts_out(tmp_path):
         for name in flat(dict(PUBLISHED[part]))
     }
     assert lean == {**every, **one_hot, **left_out}
+    pace = flat(dict(QUICK_WINDOWS["ella-solvent"]))
+    assert quick == [{**lean, **pace, "bonus": bonus} for bonus in (lean["bonus"], 0.5, 1.0)]
+    assert lean not in quick
+    runs = planned_runs("solvent-choices", "short", tmp_path, only_tasks=["putnext-room"])
+    assert runs[-1].settings.method.low_level == ("goto-room", "pick-maze")
 
 
 def test_figures_without_ppo_compare_with_ella():
