@@ -117,19 +117,21 @@ mistake (benchmarks/paid_steps.py)."""
 
 
 def _choices(task: str) -> tuple[Row, ...]:
-    def lean(variant: str, pace: Changes = QUICK_WINDOWS, **changes: Any) -> Row:
+    def lean(variant: str, *changes: Changes) -> Row:
         row = _with_parts(task, f"lean{variant}", LEAN)
-        more = {ELLASolvent.name: changes}
-        return replace(row, changes=merged(row.changes, ONE_HOT_TERMINATION, pace, more))
+        return replace(row, changes=merged(row.changes, ONE_HOT_TERMINATION, *changes))
 
+    larger = {f"-lambda{bonus:g}": {ELLASolvent.name: {"bonus": bonus}} for bonus in (0.5, 1.0)}
+    tiers = {ELLASolvent.name: {"low_level": list(TWO_TIERS.get(task, ()))}}
     return (
         Row(task, "ella"),
         Row(task, ELLASolvent.name),
         Row(task, ELLASolvent.name, "onehot-termination", ONE_HOT_TERMINATION),
-        lean("", pace={}),
-        lean("-quick"),
-        *(lean(f"-quick-lambda{bonus:g}", bonus=bonus) for bonus in (0.5, 1.0)),
-        *([lean("-quick-two-tiers", low_level=list(TWO_TIERS[task]))] if task in TWO_TIERS else []),
+        lean(""),
+        *(lean(name, bonus) for name, bonus in larger.items()),
+        lean("-quick", QUICK_WINDOWS),
+        *(lean(f"-quick{name}", QUICK_WINDOWS, bonus) for name, bonus in larger.items()),
+        *([lean("-quick-two-tiers", QUICK_WINDOWS, tiers)] if task in TWO_TIERS else []),
     )
 
 
