@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ella.methods.ella import EllaMethod, learned_judge
+from ella.methods.ella import SMALL_RELEVANCE, EllaMethod, learned_judge
 from ella.methods.method import Column, Panels
 from ella.methods.registry import register
 from ella.networks.settings import RelevanceNetworkSettings
@@ -54,7 +54,16 @@ class ELLASolvent(EllaMethod):
             "termination": {
                 **EllaMethod.presets["small"]["termination"],
                 "min_steps": 0, "ordinary_views": 8192,
-            }
+            },
+            "relevance": SMALL_RELEVANCE,
+        },
+        "laptop": {
+            **EllaMethod.presets["laptop"],
+            "termination": {
+                **EllaMethod.presets["laptop"]["termination"],
+                "min_steps": 0, "ordinary_views": 8192,
+            },
+            "relevance": {"training": {"learning_rate": 1e-3}, "update_every": 6_400},
         },
         "smoke": {
             "termination": {

@@ -8,6 +8,7 @@ import ella
 from ella.methods.ella_solvent import PUBLISHED, ELLASolvent
 from ella.ppo.settings import PPOSettings
 from ella.settings_table import merged, to_json, updated
+from ella.training import presets
 from ella.world.tasks import find
 
 COUNTED = {
@@ -27,6 +28,13 @@ def test_every_part_is_switched_by_itself(part):
     assert to_json(alone) != to_json(ella.ELLA())
     without = updated(ELLASolvent(), dict(PUBLISHED[part]), where="test")
     assert to_json(without) != to_json(ELLASolvent())
+
+
+@pytest.mark.parametrize("preset", ["small", "laptop"])
+def test_short_presets_learn_relevance_often_enough(preset):
+    settings = presets.find(preset, "ella-solvent")
+    assert settings.method.relevance.update_every <= settings.frames / 10
+    assert settings.method.termination.network == presets.find(preset, "ella").method.termination.network
 
 
 def test_solvency_lowers_the_bound_and_one_article_raises_it():
