@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ella.errors import InputError, unknown_name
+from ella.methods.ella import DEFAULT_BONUS, PAPER_BONUS
 from ella.methods.ella_solvent import PUBLISHED, ELLASolvent
 from ella.runs.planned_run import PlannedRun
 from ella.settings_table import merged
@@ -121,7 +122,12 @@ def _choices(task: str) -> tuple[Row, ...]:
         row = _with_parts(task, f"lean{variant}", LEAN)
         return replace(row, changes=merged(row.changes, ONE_HOT_TERMINATION, *changes))
 
-    larger = {f"-lambda{bonus:g}": {ELLASolvent.name: {"bonus": bonus}} for bonus in (0.5, 1.0)}
+    own = PAPER_BONUS.get(task, DEFAULT_BONUS)
+    larger = {
+        f"-lambda{bonus:g}": {ELLASolvent.name: {"bonus": bonus}}
+        for bonus in (0.5, 1.0)
+        if bonus > own
+    }
     tiers = {ELLASolvent.name: {"low_level": list(TWO_TIERS.get(task, ()))}}
     return (
         Row(task, "ella"),

@@ -91,6 +91,9 @@ def test_the_choices_change_cells_and_leave_parts_out(tmp_path):
     ]
     runs = planned_runs("solvent-choices", "short", tmp_path, only_tasks=["putnext-room"])
     assert runs[-1].settings.method.low_level == ("goto-room", "pick-maze")
+    runs = planned_runs("solvent-choices", "short", tmp_path, only_tasks=["openpick-maze"])
+    bonuses = [run.settings.method.bonus for run in runs if "lambda" in run.directory.name]
+    assert bonuses == [1.0, 1.0], "its own is 0.5"
 
 
 def test_figures_without_ppo_compare_with_ella():

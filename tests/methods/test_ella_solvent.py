@@ -34,7 +34,10 @@ def test_every_part_is_switched_by_itself(part):
 def test_short_presets_learn_relevance_often_enough(preset):
     settings = presets.find(preset, "ella-solvent")
     assert settings.method.relevance.update_every <= settings.frames / 10
-    assert settings.method.termination.network == presets.find(preset, "ella").method.termination.network
+    assert (
+        settings.method.termination.network
+        == presets.find(preset, "ella").method.termination.network
+    )
 
 
 def test_solvency_lowers_the_bound_and_one_article_raises_it():
