@@ -107,8 +107,8 @@ ONE_HOT_TERMINATION = {
 }  # fmt: skip
 """A termination classifier of one-hot cells, so small that a CPU trains it in minutes."""
 QUICK_WINDOWS = {ELLASolvent.name: {"relevance": {"training": {"learning_rate": 1e-3}}}}
-"""A relevance network of windows that learns from few missions as quickly as the published one does
-(benchmarks/relevance_pace.py)."""
+"""A relevance network of windows that learns from few missions nearly as quickly as the published
+one (benchmarks/relevance_pace.py)."""
 TWO_TIERS = {
     "putnext-room": ("goto-room", "pick-maze"),
     "putnext-maze": ("goto-maze", "pick-maze"),
