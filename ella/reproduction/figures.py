@@ -138,6 +138,7 @@ def _choices(task: str) -> tuple[Row, ...]:
         lean("-quick", QUICK_WINDOWS),
         *(lean(f"-quick{name}", QUICK_WINDOWS, bonus) for name, bonus in larger.items()),
         *([lean("-quick-two-tiers", QUICK_WINDOWS, tiers)] if task in TWO_TIERS else []),
+        lean("-quick-in-order", QUICK_WINDOWS, {ELLASolvent.name: {"in_order": True}}),
     )
 
 
@@ -243,7 +244,8 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
         ),
         "solvent-choices": Figure(
             "ELLA's solvent variant with one-hot cells for its termination classifier, with fewer "
-            "parts, a quicker relevance classifier, larger bonuses and bonuses for picking up",
+            "parts, a quicker relevance classifier, larger bonuses, bonuses for picking up, and "
+            "bonuses in the order of successes only",
             tuple(row for task in HIGH_LEVEL for row in _choices(task)),
         ),
     }

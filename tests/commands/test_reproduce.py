@@ -88,9 +88,10 @@ def test_the_choices_change_cells_and_leave_parts_out(tmp_path):
     assert more == [
         *({**lean, "bonus": bonus} for bonus in (0.5, 1.0)),
         *({**lean, **pace, "bonus": bonus} for bonus in (lean["bonus"], 0.5, 1.0)),
+        {**lean, **pace, "in_order": True},
     ]
     runs = planned_runs("solvent-choices", "short", tmp_path, only_tasks=["putnext-room"])
-    assert runs[-1].settings.method.low_level == ("goto-room", "pick-maze")
+    assert runs[-2].settings.method.low_level == ("goto-room", "pick-maze")
     runs = planned_runs("solvent-choices", "short", tmp_path, only_tasks=["openpick-maze"])
     bonuses = [run.settings.method.bonus for run in runs if "lambda" in run.directory.name]
     assert bonuses == [1.0, 1.0], "its own is 0.5"
