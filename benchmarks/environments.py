@@ -31,6 +31,8 @@ from ella.world.tasks import find
 
 METHODS = {"ppo": "PPO", "ella": "ELLA"}
 COLOURS = {"ppo": "#4c72b0", "ella": "#c44e52"}
+SHIFTS = {"ppo": 0.94, "ella": 1.06}
+"""Factors of the number of environments in the figure, so that no method hides another."""
 
 
 def main() -> None:
@@ -169,19 +171,20 @@ def _curve(
     """A line through the means that every seed reached, with 95 % intervals; the others stand
     alone. `unit` is what a row's frames are multiplied with."""
     colour = COLOURS[rows[0]["method"]] if rows else None
+    shift = SHIFTS[rows[0]["method"]] if rows else 1.0
     reached = [row for row in rows if row["reached"] == row["seeds"]]
     bounds = [row for row in rows if row["reached"] < row["seeds"]]
     means, lows, highs = (
         [row["frames"][key] * unit(row) for row in reached] for key in ("value", "low", "high")
     )
     axes.errorbar(
-        [row["environments"] for row in reached],
+        [row["environments"] * shift for row in reached],
         means,
         yerr=[np.subtract(means, lows), np.subtract(highs, means)],
         fmt="o-", capsize=3, elinewidth=1, color=colour, label=label,
     )  # fmt: skip
     axes.plot(
-        [row["environments"] for row in bounds],
+        [row["environments"] * shift for row in bounds],
         [row["frames"]["value"] * unit(row) for row in bounds],
         "^", color=colour, fillstyle="none",
     )  # fmt: skip
