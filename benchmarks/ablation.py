@@ -11,7 +11,7 @@ classifiers; a difference that several folders have takes the pairs of all.
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,13 @@ from ella.methods.ella_solvent import PUBLISHED, ELLASolvent
 from ella.report.runs import Run, read_runs
 from ella.report.series import SUCCESS
 from ella.report.statistics import area_under_curve
-from ella.reproduction.figures import ABLATED_ON
+from ella.reproduction.figures import HIGH_LEVEL
 
 Pair = tuple[Path, int]
 """A folder and a seed."""
 Areas = dict[str, dict[Pair, float]]
 """By the end of the run's name, then by folder and seed."""
+ALL = "all parts"
 QUESTIONS = {"alone": "added to ELLA alone", "last": "added to all the others"}
 
 
@@ -39,7 +40,7 @@ def main() -> None:
         folders[folder], warnings = read_runs([folder])
         for warning in warnings:
             print(f"warning: {warning}", file=sys.stderr)
-    by_task = {task: areas(folders, task) for task in ABLATED_ON}
+    by_task = {task: areas(folders, task) for task in HIGH_LEVEL}
     rows = [row for task, found in by_task.items() for row in differences(task, found)]
     if not rows:
         sys.exit("no runs of `ella reproduce ablation` in these folders")
@@ -79,8 +80,8 @@ def areas(folders: Mapping[Path, Sequence[Run]], task: str) -> Areas:
 def differences(task: str, found: Areas) -> list[dict[str, Any]]:
     """What each part brings, where both runs of a difference are there; and all parts together."""
     solvent = ELLASolvent.name
-    wanted = [("all parts", "alone", solvent, "ella")]
-    for part in PUBLISHED:
+    wanted = [(ALL, "alone", solvent, "ella")]
+    for part in parts_of(found):
         wanted.append((part, "alone", f"{solvent}-only-{part}", "ella"))
         wanted.append((part, "last", solvent, f"{solvent}-without-{part}"))
     return [
@@ -96,6 +97,17 @@ def differences(task: str, found: Areas) -> list[dict[str, Any]]:
     ]
 
 
+def parts_of(names: Iterable[str]) -> list[str]:
+    """The parts that runs of such names are about: those of the method, then those it had."""
+    found = {
+        name.removeprefix(f"{ELLASolvent.name}-{kind}-")
+        for name in names
+        for kind in ("only", "without")
+        if name.startswith(f"{ELLASolvent.name}-{kind}-")
+    }
+    return [part for part in PUBLISHED if part in found] + sorted(found - PUBLISHED.keys())
+
+
 def _paired(one: Mapping[Pair, float], other: Mapping[Pair, float]) -> Interval:
     return student_t(np.array([one[pair] - other[pair] for pair in one if pair in other]))
 
@@ -105,10 +117,11 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     from matplotlib.figure import Figure
 
     tasks = list(dict.fromkeys(row["task"] for row in rows))
+    named = list(dict.fromkeys(row["part"] for row in rows if row["part"] != ALL))
     figure = Figure(figsize=(3.4 * len(tasks) + 1, 5.2), layout="constrained")
     axes = figure.subplots(2, len(tasks), squeeze=False, sharex="col", sharey="row")
     for line, (question, title) in enumerate(QUESTIONS.items()):
-        parts = [*PUBLISHED, *(["all parts"] if question == "alone" else [])]
+        parts = [*named, *([ALL] if question == "alone" else [])]
         for column, task in enumerate(tasks):
             panel = axes[line][column]
             panel.axvline(0, color="0.6", linewidth=0.8)

@@ -24,8 +24,6 @@ from ella.durable_files import write_durably
 from ella.methods.ella_solvent import ELLASolvent
 from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination import TrainedTermination, termination_classifier
-from ella.reproduction.figures import ONE_HOT_TERMINATION
-from ella.settings_table import updated
 from ella.shaping.oracle import low_level_of
 from ella.shaping.termination import AGENT_CELL, visible_termination
 from ella.world.encoding import EMPTY, NUM_ACTIONS
@@ -33,8 +31,9 @@ from ella.world.environment import make
 from ella.world.state import GridObservation
 from ella.world.tasks import TaskSpec, find
 
-SMALL = updated(ELLASolvent(), ONE_HOT_TERMINATION[ELLASolvent.name], where="benchmark")
-CLASSIFIERS = {"published": TerminationTrainingSettings(), "one-hot, solvent": SMALL.termination}
+CLASSIFIERS = {
+    "published": TerminationTrainingSettings(), "one-hot, solvent": ELLASolvent().termination
+}  # fmt: skip
 
 
 def main() -> None:

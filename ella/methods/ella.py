@@ -113,10 +113,14 @@ class EllaMethod(Method):
 
     def resolved(self, task: "Task") -> Self:
         longest, count = max(task.horizons), self.low_level_of(task).num_instructions
-        bonus = PAPER_BONUS.get(task.name, DEFAULT_BONUS) if self.bonus is None else self.bonus
+        bonus = self.usual_bonus(task) if self.bonus is None else self.bonus
         steps = self.optimal_steps or min(OPTIMAL_STEPS.get(task.name, longest), longest)
         completions = self.max_completions or count
         return replace(self, bonus=bonus, optimal_steps=steps, max_completions=completions)
+
+    def usual_bonus(self, task: "Task") -> float:
+        """Lambda where none is named: the paper's."""
+        return PAPER_BONUS.get(task.name, DEFAULT_BONUS)
 
     def low_level_of(self, task: "Task") -> "Language":
         """The low-level instructions that these settings pay for on a task."""

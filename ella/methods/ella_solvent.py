@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ella.methods.ella import SMALL_RELEVANCE, EllaMethod, learned_judge
 from ella.methods.method import Column, Panels
 from ella.methods.registry import register
-from ella.networks.settings import RelevanceNetworkSettings
+from ella.networks.settings import RelevanceNetworkSettings, TerminationNetworkSettings
 from ella.offline.settings import TerminationTrainingSettings
 from ella.shaping.settings import RelevanceSettings, RelevanceTrainingSettings
 
@@ -20,15 +20,17 @@ PUBLISHED: Mapping[str, Mapping[str, Any]] = {
     "solvency": {"solvency": None},
     "windows": {
         "relevance": {
-            "network": {"comparison": "l1"}, "training": {"max_initial_steps": 300},
-            "max_initial_rounds": 5,
+            "network": {"comparison": "l1"}, "max_initial_rounds": 5,
+            "training": {"max_initial_steps": 300, "learning_rate": 1e-4},
         }
     },
-    "unsolved": {"relevance": {"training": {"unsolved_share": 0.0}}},
     "beliefs": {"relevance": {"labels": "intersections"}},
-    "last-state": {"last_state": False},
     "calibration": {
         "termination": {
+            "network": {
+                "variant": "paper", "width": 128, "instruction_width": 128, "head_width": 64,
+            },
+            "batch": 2560, "learning_rate": 1e-4, "max_steps": 0,
             "one_article": False, "ordinary_views": 0, "false_alarms": 0.0, "min_steps": 0,
             "carried_share": 0.0,
         }
@@ -63,7 +65,7 @@ class ELLASolvent(EllaMethod):
                 **EllaMethod.presets["laptop"]["termination"],
                 "min_steps": 0, "ordinary_views": 8192,
             },
-            "relevance": {"training": {"learning_rate": 1e-3}, "update_every": 6_400},
+            "relevance": {"update_every": 6_400},
         },
         "smoke": {
             "termination": {
@@ -86,15 +88,21 @@ class ELLASolvent(EllaMethod):
         ),
     )
 
-    last_state: bool = True
-    """Whether what a success's last action completed counts among what the success completed; the
-    released code never looks at the state after an episode's last action."""
+    bonus: float | None = None
+    """Lambda, in units of the scaled reward; by default the paper's for the task, and as much more
+    as the bound allows where one label stands for both articles: 0.45 for 0.25 on unlock-maze."""
     solvency: float | None = 0.9
     """The most a success is charged for its bonuses, as a share of its scaled reward; none for no
     limit, as in the paper."""
     termination: TerminationTrainingSettings = field(
         default_factory=lambda: TerminationTrainingSettings(
+            network=TerminationNetworkSettings(
+                variant="onehot", width=64, instruction_width=64, head_width=32
+            ),
+            batch=512,
+            learning_rate=5e-4,
             min_steps=1_000,
+            max_steps=3_000,
             carried_share=0.25,
             one_article=True,
             ordinary_views=32_768,
@@ -105,13 +113,25 @@ class ELLASolvent(EllaMethod):
     relevance: RelevanceSettings = field(
         default_factory=lambda: RelevanceSettings(
             network=RelevanceNetworkSettings(comparison="windows"),
-            # Short rounds end as soon as everything is relevant; a saturated network learns late.
-            training=RelevanceTrainingSettings(unsolved_share=0.25, max_initial_steps=20),
+            # Short rounds end as soon as everything is relevant; a saturated network learns late,
+            # and with few missions so does one of the published learning rate.
+            training=RelevanceTrainingSettings(max_initial_steps=20, learning_rate=1e-3),
             max_initial_rounds=100,
             labels="beliefs",
         )
     )
     """The relevance classifier, trained online."""
+
+    def usual_bonus(self, task: "Task") -> float:
+        """The paper's lambda, times what the bound grows by because fewer instructions can be paid
+        for: it rests on the same assumptions."""
+        from ella.shaping.low_level import low_level_language, low_level_tasks
+
+        published = low_level_language(low_level_tasks(task, self.low_level), one_article=False)
+        own = self.low_level_of(task).num_instructions
+        share = 1.0 if self.solvency is None else self.solvency
+        larger = max(1.0, share * published.num_instructions / own)
+        return round(super().usual_bonus(task) * larger, 4)
 
     def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         return learned_judge(task, low_level, self.relevance, measure_unsolved=True)

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 from ella.errors import InputError, unknown_name
-from ella.methods.ella import DEFAULT_BONUS, PAPER_BONUS
 from ella.methods.ella_solvent import PUBLISHED, ELLASolvent
 from ella.runs.planned_run import PlannedRun
 from ella.settings_table import merged
@@ -92,56 +91,6 @@ def _ablation(task: str) -> tuple[Row, ...]:
     )
 
 
-LEAN = ("solvency", "windows", "beliefs", "calibration")
-"""Parts of the solvent method without those that bring nothing beside the others on two tasks;
-beliefs stay for relevance on `sequence-maze` (results/README.md)."""
-ONE_HOT_TERMINATION = {
-    ELLASolvent.name: {
-        "termination": {
-            "network": {
-                "variant": "onehot", "width": 64, "instruction_width": 64, "head_width": 32,
-            },
-            "batch": 512, "learning_rate": 5e-4, "max_steps": 3_000,
-        }
-    }
-}  # fmt: skip
-"""A termination classifier of one-hot cells, so small that a CPU trains it in minutes."""
-QUICK_WINDOWS = {ELLASolvent.name: {"relevance": {"training": {"learning_rate": 1e-3}}}}
-"""A relevance network of windows that learns from few missions nearly as quickly as the published
-one (benchmarks/relevance_pace.py)."""
-TWO_TIERS = {
-    "putnext-room": ("goto-room", "pick-maze"),
-    "putnext-maze": ("goto-maze", "pick-maze"),
-}
-"""Low-level tasks that pay for picking up too. The published termination classifier does so by
-mistake (benchmarks/paid_steps.py)."""
-
-
-def _choices(task: str) -> tuple[Row, ...]:
-    def lean(variant: str, *changes: Changes) -> Row:
-        row = _with_parts(task, f"lean{variant}", LEAN)
-        return replace(row, changes=merged(row.changes, ONE_HOT_TERMINATION, *changes))
-
-    own = PAPER_BONUS.get(task, DEFAULT_BONUS)
-    larger = {
-        f"-lambda{bonus:g}": {ELLASolvent.name: {"bonus": bonus}}
-        for bonus in (0.5, 1.0)
-        if bonus > own
-    }
-    tiers = {ELLASolvent.name: {"low_level": list(TWO_TIERS.get(task, ()))}}
-    return (
-        Row(task, "ella"),
-        Row(task, ELLASolvent.name),
-        Row(task, ELLASolvent.name, "onehot-termination", ONE_HOT_TERMINATION),
-        lean(""),
-        *(lean(name, bonus) for name, bonus in larger.items()),
-        lean("-quick", QUICK_WINDOWS),
-        *(lean(f"-quick{name}", QUICK_WINDOWS, bonus) for name, bonus in larger.items()),
-        *([lean("-quick-two-tiers", QUICK_WINDOWS, tiers)] if task in TWO_TIERS else []),
-        lean("-quick-in-order", QUICK_WINDOWS, {ELLASolvent.name: {"in_order": True}}),
-    )
-
-
 RIDE_COEFFICIENTS = (0.1, 0.5, 1.0)
 """The paper's. The first is the default."""
 RIDE_THAT_LEARNS = {
@@ -160,7 +109,7 @@ def _ride(task: str, coefficient: float, better: bool = False) -> Row:
     return Row(task, "ride", variant, {"ride": changes})
 
 
-ABLATED_ON = ("unlock-maze", "openpick-maze", "putnext-room")
+ABLATED_ON = ("unlock-maze", "openpick-maze", "combo-maze")
 
 FIGURES: Mapping[str, Figure] = MappingProxyType(
     {
@@ -242,20 +191,14 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "The parts of ELLA's solvent variant: each alone, all but each, all",
             tuple(row for task in ABLATED_ON for row in _ablation(task)),
         ),
-        "solvent-choices": Figure(
-            "ELLA's solvent variant with one-hot cells for its termination classifier, with fewer "
-            "parts, a quicker relevance classifier, larger bonuses, bonuses for picking up, and "
-            "bonuses in the order of successes only",
-            tuple(row for task in HIGH_LEVEL for row in _choices(task)),
-        ),
     }
 )
 """By name. The text of the paper does not say which four tasks its oracle figure shows, apart from
-`sequence-maze`, nor the values of its egregious bonuses. `baselines`, `classifiers`, `ablation`
-and `solvent-choices` are no figures of the paper."""
+`sequence-maze`, nor the values of its egregious bonuses. `baselines`, `classifiers` and `ablation`
+are no figures of the paper."""
 
 ALL = "all"
-NOT_IN_ALL = ("ablation", "solvent-choices")
+NOT_IN_ALL = ("ablation",)
 """Figures that have to be named: they say nothing of the paper's method."""
 
 

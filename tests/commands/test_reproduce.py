@@ -12,8 +12,6 @@ from ella.methods.ella_solvent import PUBLISHED
 from ella.reproduction.figures import (
     FIGURES,
     HIGH_LEVEL,
-    ONE_HOT_TERMINATION,
-    QUICK_WINDOWS,
     SCALES,
     figure_names,
     planned_runs,
@@ -71,35 +69,9 @@ def test_the_ablation_switches_one_part_on_or_off(tmp_path):
         assert found == expected, run.directory.name
 
 
-def test_the_choices_change_cells_and_leave_parts_out(tmp_path):
-    runs = planned_runs("solvent-choices", "short", tmp_path, only_tasks=["unlock-maze"])
-    none, every, cells, lean, *more = (flat(to_json(run.settings.method)) for run in runs)
-    one_hot = flat(dict(ONE_HOT_TERMINATION["ella-solvent"]))
-    assert one_hot["termination.network.variant"] == "onehot"
-    assert cells == {**every, **one_hot} != every
-    left_out = {
-        name: none[name]
-        for part in ("unsolved", "last-state")
-        for name in flat(dict(PUBLISHED[part]))
-    }
-    assert lean == {**every, **one_hot, **left_out}
-    pace = flat(dict(QUICK_WINDOWS["ella-solvent"]))
-    assert {**lean, **pace} != lean
-    assert more == [
-        *({**lean, "bonus": bonus} for bonus in (0.5, 1.0)),
-        *({**lean, **pace, "bonus": bonus} for bonus in (lean["bonus"], 0.5, 1.0)),
-        {**lean, **pace, "in_order": True},
-    ]
-    runs = planned_runs("solvent-choices", "short", tmp_path, only_tasks=["putnext-room"])
-    assert runs[-2].settings.method.low_level == ("goto-room", "pick-maze")
-    runs = planned_runs("solvent-choices", "short", tmp_path, only_tasks=["openpick-maze"])
-    bonuses = [run.settings.method.bonus for run in runs if "lambda" in run.directory.name]
-    assert bonuses == [1.0, 1.0], "its own is 0.5"
-
-
 def test_figures_without_ppo_compare_with_ella():
     with_ella = {name for name, figure in FIGURES.items() if figure.baseline == "ella"}
-    assert with_ella == {"relevance", "classifiers", "ablation", "solvent-choices"}
+    assert with_ella == {"relevance", "classifiers", "ablation"}
     assert {figure.baseline for figure in FIGURES.values()} == {"ella", None}
 
 

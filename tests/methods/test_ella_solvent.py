@@ -50,6 +50,18 @@ def test_solvency_lowers_the_bound_and_one_article_raises_it():
     assert better.bound(task, ppo, 40) == pytest.approx(2 * 0.9 * paper.bound(task, ppo, 40))
 
 
+@pytest.mark.parametrize("name", ["unlock-maze", "putnext-maze", "openpick-maze", "combo-maze"])
+def test_its_bonus_rests_on_the_same_assumptions_as_the_papers(name):
+    task, ppo = find(name), PPOSettings()
+    paper, solvent = ella.ELLA().resolved(task), ELLASolvent().resolved(task)
+    used = [one.bonus / one.bound(task, ppo, 40) for one in (paper, solvent)]
+    assert used[0] == pytest.approx(used[1], rel=1e-3)
+    assert solvent.bonus > 1.4 * paper.bonus
+    two_articles = updated(ELLASolvent(), dict(PUBLISHED["calibration"]), where="test")
+    assert two_articles.resolved(task).bonus == paper.bonus
+    assert ELLASolvent(bonus=0.1).resolved(task).bonus == 0.1
+
+
 def test_several_low_level_tasks_are_one_language():
     task = find("combo-maze")
     low = ELLASolvent(low_level=("opengoto-maze", "pick-maze")).low_level_of(task)
