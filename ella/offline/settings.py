@@ -24,8 +24,8 @@ class TerminationTrainingSettings:
     """Share of the expert episodes that have a locked room, where the task has doors but never
     locks one; 0 as in the released code, whose classifier sees no locked door while it trains."""
     carried_share: float = 0.0
-    """Share of the expert's views in which the agent is given a random object to carry, where no
-    low-level instruction is about picking up; 0 as in the released code, whose classifier sees no
+    """Share of the expert's views in which the agent is given a random object to carry, in episodes
+    of tasks that are not about picking up; 0 as in the released code, whose classifier sees no
     agent that carries something while it trains."""
     seed: int = 0
     """Random seed of the episodes, the network and the batches."""

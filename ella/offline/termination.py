@@ -115,7 +115,7 @@ def termination_classifier(
     language = low_level_language(tasks, settings.one_article)
     configuration: dict[str, Any] = {"task": task, "settings": settings}
     if beside:
-        configuration["beside"] = beside
+        configuration |= {"beside": beside, "carried": "by task"}
     if examples is not None:
         configuration["examples"] = digest_of(examples)
 
@@ -126,7 +126,7 @@ def termination_classifier(
             training, validation = split_examples(found, HELD_OUT_SHARE, settings.seed)
             layouts: dict[str, TerminationExamples] = {}
         else:
-            training, layouts = _expert_examples(tasks, language, settings)
+            training, layouts = examples_of_tasks(tasks, language, settings)
             validation = joined(*layouts.values())
         what = f"training the termination classifier of {_names(tasks)}"
         with stage_progress(what, "steps") as shown:
@@ -180,15 +180,11 @@ def _empty(settings: TerminationTrainingSettings, *, key: PRNGKeyArray) -> Termi
     return empty_model(settings.network, calibrated=settings.false_alarms > 0, key=key)
 
 
-def _expert_examples(
+def examples_of_tasks(
     tasks: tuple[TaskSpec, ...], language: Language, settings: TerminationTrainingSettings
 ) -> tuple[TerminationExamples, dict[str, TerminationExamples]]:
     """(training examples, validation examples by layout) of the tasks' expert episodes."""
-    # What is in hand is the truth of "pick up".
-    may_carry = not any("pickup" in task.kinds for task in tasks)
-    carried_share = settings.carried_share if may_carry else 0.0
-    training: list[TerminationExamples] = []
-    held_out: dict[str, list[TerminationExamples]] = {}
+    found: dict[str, list[TerminationExamples]] = {}
     for task in tasks:
         episodes = -(-settings.episodes // len(tasks))
         validation = -(-settings.validation_episodes // len(tasks))
@@ -203,17 +199,19 @@ def _expert_examples(
                 settings.seed,
                 shown.counting(total),
             )
+        # What is in hand is the truth of "pick up".
+        carried_share = 0.0 if "pickup" in task.kinds else settings.carried_share
         channels = channels_of(task.language, language)
-        training.append(with_channels(split.training, channels))
-        held_out.setdefault("as_the_task", []).append(with_channels(split.held_out, channels))
-        if split.held_out_locked is not None:
-            locked = with_channels(split.held_out_locked, channels)
-            held_out.setdefault("locked_room", []).append(locked)
-
-    def carrying(parts: list[TerminationExamples]) -> TerminationExamples:
-        return with_carried_objects(joined(*parts), carried_share, seed=settings.seed)
-
-    return carrying(training), {name: carrying(parts) for name, parts in held_out.items()}
+        for name, part in (
+            ("training", split.training),
+            ("as_the_task", split.held_out),
+            ("locked_room", split.held_out_locked),
+        ):
+            if part is not None:
+                carrying = with_carried_objects(part, carried_share, seed=settings.seed)
+                found.setdefault(name, []).append(with_channels(carrying, channels))
+    together = {name: joined(*parts) for name, parts in found.items()}
+    return together.pop("training"), together
 
 
 def _with_false_alarms(

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from ella.errors import InputError
+from ella.offline.settings import TerminationTrainingSettings
+from ella.offline.termination import examples_of_tasks
 from ella.offline.termination_examples import (
     TerminationExamples,
     expert_split,
@@ -15,9 +17,10 @@ from ella.offline.termination_examples import (
     with_locked_room,
 )
 from ella.offline.train_termination import article_variants
+from ella.shaping.low_level import low_level_language
 from ella.shaping.termination import AGENT_CELL, visible_termination
-from ella.world.encoding import DOOR, LOCKED, MOVABLE_TYPES
-from ella.world.state import GridObservation
+from ella.world.encoding import DOOR, EMPTY, LOCKED, MOVABLE_TYPES
+from ella.world.state import GOTO, GridObservation
 from ella.world.tasks import find
 
 LANGUAGE = find("goto-room").language
@@ -153,3 +156,21 @@ def test_some_views_show_something_in_hand_and_nothing_else_changes():
         assert (np.asarray(truth) == np.asarray(was)).all()
     same = with_carried_objects(before, 0.0, seed=0)
     assert (same.done_images == images).all()
+
+
+def test_only_episodes_of_picking_up_tell_by_what_is_in_hand():
+    tasks = find("goto-room"), find("pick-maze")
+    settings = TerminationTrainingSettings(
+        episodes=128, validation_episodes=8, carried_share=0.5, one_article=True
+    )
+    language = low_level_language(tasks, one_article=True)
+    training, _ = examples_of_tasks(tasks, language, settings)
+    kinds = np.array([clause.kind for clause in language.clauses])[training.done_ids]
+    in_hand = training.done_images[:, *AGENT_CELL, 0] != EMPTY
+    going = kinds == GOTO
+    assert going.sum() == (~going).sum() == 64
+    assert in_hand[~going].all()
+    assert 16 < in_hand[going].sum() < 48
+    seen = GridObservation(jnp.asarray(training.done_images))
+    truth = np.asarray(visible_termination(language)(seen))
+    assert truth[np.arange(len(going)), training.done_ids].all()
