@@ -1,21 +1,16 @@
 """`ella eval`: measure a trained run on fresh levels."""
 
 import json
-import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ella import agents
 from ella.commands.options import Positional
+from ella.errors import InputError
 
 if TYPE_CHECKING:
-    from ella.training.evaluation import EvaluatedEpisodes, Mode
     from ella.training.policy import Policy
-
-logger = logging.getLogger(__name__)
-
-MODES: "tuple[Mode, ...]" = ("greedy", "sampled")
 
 
 @dataclass(frozen=True)
@@ -36,6 +31,8 @@ class Arguments:
     """Random seed of the levels and of sampled actions."""
     json: bool = False
     """Print JSON instead of a table."""
+    save: bool = False
+    """Keep the result in the run's folder too, where `ella report` finds it."""
 
 
 def run(arguments: Arguments) -> None:
@@ -44,23 +41,17 @@ def run(arguments: Arguments) -> None:
     from rich.table import Table
 
     from ella.intervals import Interval
-    from ella.training.evaluation import evaluate
+    from ella.runs.run_evaluation import evaluated, keep_evaluation
 
-    rows = []
-    for policy in _policies(arguments):
-        for mode in MODES:
-            logger.info("seed %d: playing %s", policy.seed, mode)
-            found = evaluate(
-                policy,
-                arguments.episodes,
-                mode=mode,
-                backend=arguments.backend,
-                seed=arguments.seed,
-            )
-            rows.append(_row(policy, mode, found))
+    _check_place(arguments)
+    report = evaluated(
+        _policies(arguments), arguments.episodes, backend=arguments.backend, seed=arguments.seed
+    )
+    if arguments.save:
+        keep_evaluation(arguments.run, report)
+    rows = report["results"]
     console = Console(highlight=False, soft_wrap=True)
     if arguments.json:
-        report = {"episodes": arguments.episodes, "backend": arguments.backend, "results": rows}
         console.print(json.dumps(report, indent=2), markup=False)
         return
     table = Table(
@@ -80,6 +71,13 @@ def run(arguments: Arguments) -> None:
     console.print(table)
 
 
+def _check_place(arguments: Arguments) -> None:
+    if arguments.save and not arguments.run.is_dir():
+        raise InputError(f"--save keeps results in the folder of a run, not in {arguments.run}")
+    if arguments.save and arguments.seed_index is not None:
+        raise InputError("--save keeps results of all seeds; leave out --seed-index")
+
+
 def _policies(arguments: Arguments) -> "list[Policy]":
     from ella.runs.policies import load_policy
     from ella.runs.restore import newest_policies, newest_policy
@@ -90,15 +88,3 @@ def _policies(arguments: Arguments) -> "list[Policy]":
     if arguments.seed_index is not None:
         return [newest_policy(place, arguments.seed_index)]
     return newest_policies(place)
-
-
-def _row(policy: "Policy", mode: "Mode", episodes: "EvaluatedEpisodes") -> dict[str, Any]:
-    return {
-        "task": policy.spec.name,
-        "seed": policy.seed,
-        "frames": policy.frames,
-        "mode": mode,
-        "success": vars(episodes.success_rate),
-        "return": vars(episodes.mean_return),
-        "length": float(episodes.length.mean()),
-    }

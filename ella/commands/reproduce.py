@@ -54,6 +54,9 @@ class Arguments:
     together: int = MOST_SEEDS
     """The most seeds of several runs trained as one program. Runs of the same task share one; a
     run's own seeds always do."""
+    evaluate: bool = True
+    """Play fresh levels with every final policy: 1,000, at the scale smoke 16. The report shows the
+    success."""
     artefacts: bool = True
     """Give every run a video of an episode and, with ELLA, a heat map of relevance."""
     launcher: Literal["local", "ray"] = "local"
@@ -100,6 +103,12 @@ def run(arguments: Arguments) -> int:
     if any(result.outcome == Outcome.INTERRUPTED for result in results):
         logger.info("interrupted; the same command resumes")
         return EXIT_INTERRUPTED
+    if arguments.evaluate:
+        from ella.runs.run_evaluation import add_evaluation
+
+        levels = reproduction.scale_of(arguments.scale).evaluated_levels
+        for planned in runs:
+            add_evaluation(planned.directory, levels)
     if arguments.artefacts:
         from ella.episodes import run_artefacts
 

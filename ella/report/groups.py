@@ -14,6 +14,7 @@ from ella.report.method_styles import drawn_columns, is_default_of_task, method_
 from ella.report.palette import ordered
 from ella.report.runs import Run
 from ella.report.series import CLOCKS, SUCCESS, Series
+from ella.training.evaluation import Backend, Mode
 
 MEASURES = (SUCCESS, *drawn_columns())
 """Measurements the report draws."""
@@ -48,6 +49,18 @@ class Group:
     def success(self) -> np.ndarray:
         """float[seeds, T]"""
         return self.measures[SUCCESS]
+
+
+def success_alone(group: Group, backend: Backend, mode: Mode) -> np.ndarray | None:
+    """float[seeds]: success of the final policies on fresh levels; None where a seed has none."""
+    found: dict[int, float] = {}
+    for run in group.runs:
+        if backend in run.evaluations:
+            rates = run.evaluations[backend].success[mode]
+            found |= {seed: rate for seed, rate in rates.items() if seed in run.series}
+    if any(seed not in found for seed in group.seeds):
+        return None
+    return np.array([found[seed] for seed in group.seeds])
 
 
 def final_success(group: Group, until: float) -> np.ndarray:

@@ -22,10 +22,13 @@ from ella.report.runs import Run
 from ella.report.series import CLOCKS, SUCCESS
 from ella.report.statistics import THRESHOLDS, Ratio
 from ella.report.summary import PROFILE_THRESHOLDS, AreaDifference, GroupResult, Summary
+from ella.training.evaluation import BACKENDS, Backend, Mode
 
 TIMES, MINUS = "\u00d7", "\u2212"
 NOTHING = "<td>–</td>"  # noqa: RUF001
 MAX_JUDGEMENTS = 12
+SAMPLED: Mode = "sampled"
+ALONE: dict[Backend, str] = {"ella": "alone on fresh levels", "minigrid": "the same in minigrid"}
 SUCCESS_COLUMN = Column(SUCCESS, "success rate")
 IN_DATASET = "completed in every success so far, by ELLA's online dataset D of decompositions"
 
@@ -215,7 +218,9 @@ def _table(headings: Sequence[str], rows: str) -> str:
 
 def _numbers(summary: Summary) -> str:
     baseline = escape(summary.baseline or "")
-    headings = ["method", "seeds", "final success", "area under curve"]
+    worlds = [one for one in BACKENDS if any((one, SAMPLED) in r.alone for r in summary.results)]
+    headings = ["method", "seeds", *(ALONE[world] for world in worlds)]
+    headings += ["final success", "area under curve"]
     levels = [f"{100 * threshold:.0f} %" for threshold in THRESHOLDS]
     if summary.baseline:
         headings += [f"area {MINUS} {baseline}", "verdict"]
@@ -228,6 +233,7 @@ def _numbers(summary: Summary) -> str:
         for result in (one for one in summary.results if one.group.task == task):
             cells = [
                 f"<td>{len(result.group.ends)}</td>",
+                *(_alone_cell(result, world) for world in worlds),
                 f"<td>{_share(result.final)}</td>",
                 f"<td>{_share(result.area)}</td>",
             ]
@@ -239,11 +245,17 @@ def _numbers(summary: Summary) -> str:
             rows += _row(summary, result.group.label, cells)
         until = summary.budget(task) / 1e6
         tables.append(f"<h3>{escape(task)}, {until:.3g} M frames</h3>{_table(headings, rows)}")
-    about = (
-        f"Final success: the last {100 * FINAL_SHARE:.0f} % of the frames that all compared "
-        "seeds of the task have. Area: mean success over these frames. Both with 95 % Student-t "
-        "intervals over seeds. Frames to a success rate: mean over seeds; a seed that never gets "
-        "there counts with all its frames, which makes the mean a lower bound (≥). "
+    about = ""
+    if worlds:
+        about += (
+            "Alone: every seed's final policy plays levels that training never draws, with sampled "
+            "actions; greedy ones in brackets. "
+        )
+    about += (
+        f"Final success: that of training in the last {100 * FINAL_SHARE:.0f} % of the frames that "
+        "all compared seeds of the task have. Area: mean success over these frames. All with 95 % "
+        "Student-t intervals over seeds. Frames to a success rate: mean over seeds; a seed that "
+        "never gets there counts with all its frames, which makes the mean a lower bound (≥). "
     )
     if summary.baseline:
         about += (
@@ -253,6 +265,13 @@ def _numbers(summary: Summary) -> str:
             "the interval excludes 1, in brackets where both sides are only bounds."
         )
     return _section("Numbers", about, "".join(tables))
+
+
+def _alone_cell(result: GroupResult, world: Backend) -> str:
+    if (world, SAMPLED) not in result.alone:
+        return NOTHING
+    greedy = result.alone[world, "greedy"].value
+    return f"<td>{_share(result.alone[world, SAMPLED])} <small>({100 * greedy:.1f} %)</small></td>"
 
 
 def _verdicts(summary: Summary) -> str:

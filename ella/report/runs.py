@@ -4,9 +4,9 @@ used."""
 import json
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ from ella.report.series import MAX_NUMBER, SUCCESS, Series, read_series
 from ella.runs.config_file import CONFIG_FILE, FORMAT_VERSION, READABLE_VERSIONS, current_table
 from ella.runs.directory import PROVENANCE_FILE
 from ella.runs.metrics import FILE_NAME
+from ella.runs.run_evaluation import FILES, RunEvaluation, read_evaluation
 from ella.settings_table import flat, read_table, to_json
+from ella.training.evaluation import BACKENDS, Backend
 from ella.training.goal import LINES
 from ella.training.settings import from_table, to_table
 
@@ -43,6 +45,8 @@ class Run:
     """What run.json tells: command, versions, device."""
     series: dict[int, Series]
     """By seed."""
+    evaluations: Mapping[Backend, RunEvaluation] = field(default_factory=dict)
+    """By world: how its final policies do alone on fresh levels."""
 
     @property
     def task(self) -> str:
@@ -195,7 +199,26 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
         warnings.append(f"{folder}: {damaged} damaged line(s) of {FILE_NAME} left out")
     run = Run(folder, config, provenance, series)
     warnings.extend(f"{folder}: {text}" for text in _gaps(run))
-    return run
+    return replace(run, evaluations=_evaluations(run, warnings))
+
+
+def _evaluations(run: Run, warnings: list[str]) -> dict[Backend, RunEvaluation]:
+    """What its folder keeps of its final policies."""
+    found: dict[Backend, RunEvaluation] = {}
+    for backend in BACKENDS:
+        try:
+            one = read_evaluation(run.path, backend)
+        except InputError as error:
+            warnings.append(f"{run.path}: {error}")
+            continue
+        if one is not None and one.frames < run.end:
+            warnings.append(
+                f"{run.path}: {FILES[backend]} is of {one.frames / 1e6:.3g} million frames and "
+                f"left out: trained are {run.end / 1e6:.3g} million"
+            )
+        elif one is not None:
+            found[backend] = one
+    return found
 
 
 def _gaps(run: Run) -> Iterator[str]:

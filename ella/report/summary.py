@@ -1,7 +1,7 @@
 """What a set of runs says: how methods did on each task, and how they compare."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +12,19 @@ from ella.errors import InputError, unknown_name
 from ella.intervals import SHARE, Interval, mean_of_strata, student_t
 from ella.report import statistics
 from ella.report.artefacts import Artefacts, collect
-from ella.report.groups import Group, area, final_success, group_runs, paired_differences
+from ella.report.groups import (
+    Group,
+    area,
+    final_success,
+    group_runs,
+    paired_differences,
+    success_alone,
+)
 from ella.report.method_styles import baseline, method_label
 from ella.report.palette import ordered
 from ella.report.runs import Run, read_runs
 from ella.report.statistics import Ratio, Scores, Verdict
+from ella.training.evaluation import BACKENDS, MODES, Backend, Mode
 from ella.world.tasks import all_tasks
 
 PROFILE_THRESHOLDS = np.linspace(0, 1, 101)
@@ -47,6 +55,9 @@ class GroupResult:
     """Per threshold float[seeds]: frames until it; infinite if never."""
     ratios: tuple[Ratio | None, ...]
     """Per threshold: the baseline's frames to this group's."""
+    alone: Mapping[tuple[Backend, Mode], Interval]
+    """By world and mode: success of the final policies, each alone on fresh levels, where it was
+    measured of all seeds."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +159,12 @@ class Summary:
             self._difference(pairs),
             reached,
             tuple(ratios),
+            {
+                (backend, mode): student_t(rates, SHARE)
+                for backend in BACKENDS
+                for mode in MODES
+                if (rates := success_alone(group, backend, mode)) is not None
+            },
         )
 
     def _difference(self, pairs: Scores) -> AreaDifference | None:

@@ -221,6 +221,8 @@ class Scale:
     """By task."""
     changes: Changes = field(default_factory=dict)
     """To every run's settings, before its row's own."""
+    evaluated_levels: int = 1000
+    """Fresh levels that each final policy plays, greedily and with sampled actions."""
 
 
 SCALES: Mapping[str, Scale] = MappingProxyType(
@@ -229,6 +231,7 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
             "tiny networks, seconds a run: to see that everything works",
             {task: Budget(6400, seeds=2, preset="smoke") for task in HIGH_LEVEL},
             {"ppo": {"epochs": 1}, "log": {"every": 3_200, "checkpoint_every": 3_200}},
+            evaluated_levels=16,
         ),
         "short": Scale(
             "as many frames as show the difference, in bfloat16",

@@ -7,6 +7,7 @@ tensorboard/    the same as events
 checkpoints/    whole train states, the newest few, an array file each
 policies/       one exported policy per seed, an array file each
 shaper/         the networks a shaper learned offline, where it has any
+evaluation.json how the final policies do alone, where `ella eval --save` or `ella reproduce` looked
 """
 
 import errno

@@ -139,6 +139,8 @@ def test_a_figure_is_trained_drawn_and_not_trained_again(tmp_path: Path, capsys)
     metrics = tmp_path / "out" / "smoke" / "unlock-maze-ppo" / "metrics.csv"
     trained = metrics.read_text()
     assert list((metrics.parent / "artefacts").glob("*.gif"))
+    assert "playing 16 fresh levels" in said.err
+    assert "alone on fresh levels" in page.read_text()
 
     # As if another command had trained another of the figure's runs.
     other = metrics.parent.with_name("unlock-maze-ride")
@@ -149,6 +151,7 @@ def test_a_figure_is_trained_drawn_and_not_trained_again(tmp_path: Path, capsys)
     said = capsys.readouterr().err
     assert "1 of 1 runs are done already" in said
     assert "recording" not in said
+    assert "playing" not in said
     assert "unlock-maze-ride" in page.read_text()
     assert metrics.read_text() == trained
     assert main([*words, "--json"]) == 0

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from ella.cli import main
 from ella.report.figures import write_figures
 from ella.report.page import asset, render
 from ella.report.summary import summarise
+from ella.runs.run_evaluation import keep_evaluation
 
 EVIL = '</script><img src="x" onerror="document.title=1"><b id="evil">$x_$'
 
@@ -31,6 +33,52 @@ def page(write_run, tmp_path):
         write_run(tmp_path / "runs" / task / "ppo", task=task, until=0.8)
         write_run(tmp_path / "runs" / task / "ella", task=task, until=0.4, method="ella")
     return write_page([tmp_path / "runs"], tmp_path / "index.html")
+
+
+def keep_success(run, rates, *, backend="ella", frames=1_000_000):
+    """As `ella eval --save`: sampled success by seed, greedy ones half as often."""
+    results = [
+        {"mode": mode, "seed": seed, "frames": frames, "success": {"value": rate * share}}
+        for seed, rate in enumerate(rates)
+        for mode, share in (("greedy", 0.5), ("sampled", 1.0))
+    ]
+    keep_evaluation(run, {"episodes": 100, "backend": backend, "results": results})
+
+
+def test_what_policies_do_alone_comes_first(write_run, tmp_path):
+    ppo = write_run(tmp_path / "ppo", until=0.8)
+    shaped = write_run(tmp_path / "ella", until=0.4, method="ella")
+    assert "fresh levels" not in render(summarise([tmp_path]))
+    keep_success(ppo, (0.2, 0.3, 0.4))
+    summary = summarise([tmp_path])
+    found = {result.group.label: result.alone for result in summary.results}
+    assert found["ELLA"] == {}
+    assert found["PPO"]["ella", "sampled"].value == pytest.approx(0.3)
+    assert found["PPO"]["ella", "sampled"].low == pytest.approx(
+        0.3 - 4.303 * 0.1 / 3**0.5, abs=1e-3
+    )
+    assert found["PPO"]["ella", "greedy"].value == pytest.approx(0.15)
+    keep_success(shaped, (0.9, 0.9, 0.9))
+    keep_success(shaped, (0.8, 0.8, 0.8), backend="minigrid")
+    text = render(summarise([tmp_path]))
+    assert re.search("seeds</th><th>alone on fresh levels</th><th>the same in minigrid</th>", text)
+    assert "90.0 %" in text
+    assert "80.0 %" in text
+
+
+def test_what_is_not_of_the_final_policies_is_left_out(write_run, tmp_path):
+    run = write_run(tmp_path / "ppo")
+    keep_success(run, (0.2, 0.3))
+    summary = summarise([tmp_path])
+    assert summary.results[0].alone == {}, "a seed is missing"
+    keep_success(run, (0.2, 0.3, 0.4), frames=500_000)
+    summary = summarise([tmp_path])
+    assert summary.results[0].alone == {}
+    assert any("is of 0.5 million frames and left out" in text for text in summary.warnings)
+    (run / "evaluation.json").write_text("{")
+    summary = summarise([tmp_path])
+    assert summary.results[0].alone == {}
+    assert any("evaluation.json" in text for text in summary.warnings)
 
 
 def explanation_text(probability):
