@@ -75,9 +75,16 @@ LONGEST_FIRST = (
 demonstration long after the other one, whose programs it finds in the cache."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
+    may_end_early = config.option.markexpr == "thorough"
+
+    def rank(item: pytest.Item) -> tuple[bool, int]:
+        # Where time runs out, the comparison with minigrid is not what is left out.
+        matters_most = may_end_early and item.path.parent.name == "parity"
+        return not matters_most, ranks.get(item.path.name, len(ranks))
+
+    items.sort(key=rank)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
