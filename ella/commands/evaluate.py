@@ -3,13 +3,15 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ella import agents
 from ella.commands.options import Positional
 from ella.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ella.training.policy import Policy
 
 
@@ -38,22 +40,27 @@ class Arguments:
 def run(arguments: Arguments) -> None:
     """Evaluate and print."""
     from rich.console import Console
-    from rich.table import Table
 
-    from ella.intervals import Interval
     from ella.runs.run_evaluation import evaluated, keep_evaluation
 
     _check_place(arguments)
     report = evaluated(
         _policies(arguments), arguments.episodes, backend=arguments.backend, seed=arguments.seed
     )
-    if arguments.save:
-        keep_evaluation(arguments.run, report)
-    rows = report["results"]
     console = Console(highlight=False, soft_wrap=True)
     if arguments.json:
         console.print(json.dumps(report, indent=2), markup=False)
-        return
+    else:
+        console.print(_table(arguments, report["results"]))
+    if arguments.save:
+        keep_evaluation(arguments.run, report)
+
+
+def _table(arguments: Arguments, rows: list[dict[str, Any]]) -> "Table":
+    from rich.table import Table
+
+    from ella.intervals import Interval
+
     table = Table(
         title=f"{rows[0]['task']} after {rows[0]['frames']:,} frames a seed: {arguments.episodes} "
         f"fresh levels each, played in {arguments.backend}; 95 % intervals"
@@ -68,11 +75,13 @@ def run(arguments: Arguments) -> None:
             str(Interval(**row["return"])),
             f"{row['length']:.1f}",
         )
-    console.print(table)
+    return table
 
 
 def _check_place(arguments: Arguments) -> None:
-    if arguments.save and not arguments.run.is_dir():
+    from ella.runs.config_file import CONFIG_FILE
+
+    if arguments.save and not (arguments.run / CONFIG_FILE).is_file():
         raise InputError(f"--save keeps results in the folder of a run, not in {arguments.run}")
     if arguments.save and arguments.seed_index is not None:
         raise InputError("--save keeps results of all seeds; leave out --seed-index")

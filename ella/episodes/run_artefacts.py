@@ -44,7 +44,7 @@ def add(run: Path) -> None:
             write_durably(folder / "relevance.json", json.dumps(asdict(found), indent=2) + "\n")
         (folder / DONE).touch()
     except (InputError, OSError) as error:
-        logger.warning("warning: no artefacts of %s: %s", run.name, error)
+        logger.warning("no artefacts of %s: %s", run.name, error)
 
 
 def _is_newer(path: Path, others: Sequence[Path]) -> bool:

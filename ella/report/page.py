@@ -28,7 +28,9 @@ TIMES, MINUS = "\u00d7", "\u2212"
 NOTHING = "<td>–</td>"  # noqa: RUF001
 MAX_JUDGEMENTS = 12
 SAMPLED: Mode = "sampled"
-ALONE: dict[Backend, str] = {"ella": "alone on fresh levels", "minigrid": "the same in minigrid"}
+ALONE: dict[Backend, str] = {"ella": "alone on fresh levels", "minigrid": "alone in minigrid"}
+LONGER = 1.02
+"""Times the frames that are compared, from which a policy counts as one of longer training."""
 SUCCESS_COLUMN = Column(SUCCESS, "success rate")
 IN_DATASET = "completed in every success so far, by ELLA's online dataset D of decompositions"
 
@@ -233,7 +235,7 @@ def _numbers(summary: Summary) -> str:
         for result in (one for one in summary.results if one.group.task == task):
             cells = [
                 f"<td>{len(result.group.ends)}</td>",
-                *(_alone_cell(result, world) for world in worlds),
+                *(_alone_cell(result, world, summary.budget(task)) for world in worlds),
                 f"<td>{_share(result.final)}</td>",
                 f"<td>{_share(result.area)}</td>",
             ]
@@ -249,7 +251,7 @@ def _numbers(summary: Summary) -> str:
     if worlds:
         about += (
             "Alone: every seed's final policy plays levels that training never draws, with sampled "
-            "actions; greedy ones in brackets. "
+            "actions; in brackets with greedy ones, and the frames where it was trained for more. "
         )
     about += (
         f"Final success: that of training in the last {100 * FINAL_SHARE:.0f} % of the frames that "
@@ -267,11 +269,14 @@ def _numbers(summary: Summary) -> str:
     return _section("Numbers", about, "".join(tables))
 
 
-def _alone_cell(result: GroupResult, world: Backend) -> str:
+def _alone_cell(result: GroupResult, world: Backend, budget: float) -> str:
+    """With the frames of training where they are more than the table's."""
     if (world, SAMPLED) not in result.alone:
         return NOTHING
-    greedy = result.alone[world, "greedy"].value
-    return f"<td>{_share(result.alone[world, SAMPLED])} <small>({100 * greedy:.1f} %)</small></td>"
+    greedy, frames = result.alone[world, "greedy"].value, max(result.group.ends)
+    later = f", after {frames / 1e6:.3g} M" if frames > LONGER * budget else ""
+    note = f"<small>({100 * greedy:.1f} %{later})</small>"
+    return f"<td>{_share(result.alone[world, SAMPLED])} {note}</td>"
 
 
 def _verdicts(summary: Summary) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ella.durable_files import write_durably
-from ella.errors import InputError
+from ella.errors import InputError, is_out_of_memory
 from ella.runs.config_file import CONFIG_FILE
 from ella.runs.restore import newest_policies
 from ella.settings_table import read_table
@@ -25,6 +25,8 @@ FILES: Mapping[Backend, str] = {
     backend: "evaluation.json" if backend == "ella" else f"evaluation-{backend}.json"
     for backend in BACKENDS
 }
+LEVELS_SEED = 0
+"""Of the levels that runs are compared on."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class RunEvaluation:
 
     episodes: int
     """Levels that each policy played in each mode."""
+    seed: int
+    """Of the levels."""
     frames: int
     """That each seed was trained for."""
     success: Mapping[Mode, Mapping[int, float]]
@@ -40,7 +44,11 @@ class RunEvaluation:
 
 
 def evaluated(
-    policies: Sequence[Policy], episodes: int, *, backend: Backend = "ella", seed: int = 0
+    policies: Sequence[Policy],
+    episodes: int,
+    *,
+    backend: Backend = "ella",
+    seed: int = LEVELS_SEED,
 ) -> dict[str, Any]:
     """Play fresh levels with every policy, once greedily and once with sampled actions: the table
     that `ella eval --json` prints and a run's folder keeps."""
@@ -60,7 +68,7 @@ def evaluated(
                     "length": float(played.length.mean()),
                 }
             )
-    return {"episodes": episodes, "backend": backend, "results": rows}
+    return {"episodes": episodes, "backend": backend, "seed": seed, "results": rows}
 
 
 def keep_evaluation(run: Path, table: Mapping[str, Any]) -> None:
@@ -84,8 +92,9 @@ def read_evaluation(run: Path, backend: Backend) -> RunEvaluation | None:
                 raise ValueError
             success[row["mode"]][int(row["seed"])] = rate
         frames = {int(row["frames"]) for row in table["results"]}
-        found = RunEvaluation(int(table["episodes"]), min(frames), success)
-    except (KeyError, TypeError, ValueError) as error:
+        episodes, seed = int(table["episodes"]), int(table["seed"])
+        found = RunEvaluation(episodes, seed, min(frames), success)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{path.name} is damaged; ella eval --save writes it again") from error
     if success["greedy"].keys() != success["sampled"].keys() or len(frames) > 1:
         raise InputError(f"{path.name} is not of whole seeds; ella eval --save writes it again")
@@ -93,15 +102,19 @@ def read_evaluation(run: Path, backend: Backend) -> RunEvaluation | None:
 
 
 def add_evaluation(run: Path, episodes: int) -> None:
-    """Evaluate a run that ended, unless its folder keeps as many episodes of the same policies. A
-    failure is logged as a warning."""
+    """Evaluate a run that ended, unless its folder keeps at least as many episodes of the same
+    policies on the usual levels. A failure is logged as a warning."""
     try:
         policies = newest_policies(run)
         if not _is_kept(run, policies, episodes):
             logger.info("playing %d fresh levels with every policy of %s", episodes, run.name)
             keep_evaluation(run, evaluated(policies, episodes))
     except (InputError, OSError) as error:
-        logger.warning("warning: no evaluation of %s: %s", run.name, error)
+        logger.warning("no evaluation of %s: %s", run.name, error)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        logger.warning("no evaluation of %s: out of memory", run.name)
 
 
 def _is_kept(run: Path, policies: Sequence[Policy], episodes: int) -> bool:
@@ -111,7 +124,8 @@ def _is_kept(run: Path, policies: Sequence[Policy], episodes: int) -> bool:
         return False
     return (
         found is not None
-        and found.episodes == episodes
+        and found.episodes >= episodes
+        and found.seed == LEVELS_SEED
         and {policy.frames for policy in policies} == {found.frames}
         and {policy.seed for policy in policies} == found.success["sampled"].keys()
     )

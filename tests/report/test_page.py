@@ -42,7 +42,8 @@ def keep_success(run, rates, *, backend="ella", frames=1_000_000):
         for seed, rate in enumerate(rates)
         for mode, share in (("greedy", 0.5), ("sampled", 1.0))
     ]
-    keep_evaluation(run, {"episodes": 100, "backend": backend, "results": results})
+    table = {"episodes": 100, "backend": backend, "seed": 0, "results": results}
+    keep_evaluation(run, table)
 
 
 def test_what_policies_do_alone_comes_first(write_run, tmp_path):
@@ -61,9 +62,15 @@ def test_what_policies_do_alone_comes_first(write_run, tmp_path):
     keep_success(shaped, (0.9, 0.9, 0.9))
     keep_success(shaped, (0.8, 0.8, 0.8), backend="minigrid")
     text = render(summarise([tmp_path]))
-    assert re.search("seeds</th><th>alone on fresh levels</th><th>the same in minigrid</th>", text)
+    assert re.search("seeds</th><th>alone on fresh levels</th><th>alone in minigrid</th>", text)
     assert "90.0 %" in text
     assert "80.0 %" in text
+    assert ", after " not in text
+    shorter = write_run(tmp_path / "rnd", method="rnd", frames=600_000)
+    text = render(summarise([tmp_path]))
+    assert text.count(", after 1 M)") == 3
+    keep_success(shorter, (0.9, 0.9, 0.9), frames=600_000)
+    assert render(summarise([tmp_path])).count(", after 1 M)") == 3
 
 
 def test_what_is_not_of_the_final_policies_is_left_out(write_run, tmp_path):

@@ -28,15 +28,15 @@ def row(mode="sampled", seed=0, value=0.5, frames=64):
 
 def kept(folder, rows, episodes=8):
     write_config(folder, find("goto-small"), TINY)
-    keep_evaluation(folder, {"episodes": episodes, "backend": "ella", "results": rows})
+    table = {"episodes": episodes, "backend": "ella", "seed": 3, "results": rows}
+    keep_evaluation(folder, table)
     return folder
 
 
 def test_what_was_kept_is_read(tmp_path):
     rows = [row(m, s, v) for m, s, v in (("greedy", 0, 0.25), ("sampled", 0, 0.5))]
     found = read_evaluation(kept(tmp_path, rows), "ella")
-    assert found.episodes == 8
-    assert found.frames == 64
+    assert (found.episodes, found.seed, found.frames) == (8, 3, 64)
     assert found.success == {"greedy": {0: 0.25}, "sampled": {0: 0.5}}
     assert read_evaluation(tmp_path, "minigrid") is None
 
@@ -49,6 +49,8 @@ def test_what_was_kept_is_read(tmp_path):
         [row("asleep")],
         [row("sampled")],
         [row("greedy"), row("sampled", frames=32)],
+        [row("greedy"), row("sampled", frames=float("inf"))],
+        [row("greedy", seed=None)],
         [],
         3,
     ],
@@ -63,6 +65,9 @@ def test_it_is_kept_in_runs_alone(tmp_path, capsys):
         keep_evaluation(tmp_path, {"episodes": 8, "backend": "ella", "results": []})
     assert main(["eval", "agent:unlock-maze", "--save"]) == 2
     assert "not in agent:unlock-maze" in capsys.readouterr().err
+    assert main(["eval", str(tmp_path), "--save"]) == 2
+    assert f"not in {tmp_path}" in capsys.readouterr().err
+    write_config(tmp_path, find("goto-small"), TINY)
     assert main(["eval", str(tmp_path), "--save", "--seed-index", "0"]) == 2
     assert "leave out --seed-index" in capsys.readouterr().err
 
@@ -81,16 +86,20 @@ def test_it_is_made_once_and_again_for_other_policies(run, capsys):
         return f"playing {episodes} fresh levels" in capsys.readouterr().err
 
     assert not playing(4)
+    assert not playing(3)
     assert playing(5)
     (run / "evaluation.json").write_text("[")
     assert playing(5)
-    old = json.loads((run / "evaluation.json").read_text())
-    for one in old["results"]:
-        one["frames"] -= 32
-    keep_evaluation(run, old)
-    assert playing(5)
+    now = (run / "evaluation.json").read_text()
+    for text in (
+        now.replace(f'"frames": {WHOLE.frames}', '"frames": 32'),
+        now.replace('"seed": 0,\n  "res', '"seed": 1,\n  "res'),
+    ):
+        assert text != now
+        (run / "evaluation.json").write_text(text)
+        assert playing(5)
     assert not playing(5)
     shutil.rmtree(run / "policies")
     shutil.rmtree(run / "checkpoints")
     add_evaluation(run, 6)
-    assert "no evaluation of run: " in capsys.readouterr().err
+    assert "warning: no evaluation of run: " in capsys.readouterr().err
