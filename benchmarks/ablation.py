@@ -19,11 +19,11 @@ import numpy as np
 
 from ella.durable_files import write_durably
 from ella.intervals import Interval, student_t
-from ella.methods.ella_solvent import PUBLISHED, ELLASolvent
+from ella.methods.ella_solvent import ELLASolvent
 from ella.report.runs import Run, read_runs
 from ella.report.series import SUCCESS
 from ella.report.statistics import area_under_curve
-from ella.reproduction.figures import HIGH_LEVEL
+from ella.reproduction.figures import HIGH_LEVEL, PARTS
 
 Pair = tuple[Path, int]
 """A folder and a seed."""
@@ -105,7 +105,7 @@ def parts_of(names: Iterable[str]) -> list[str]:
         for kind in ("only", "without")
         if name.startswith(f"{ELLASolvent.name}-{kind}-")
     }
-    return [part for part in PUBLISHED if part in found] + sorted(found - PUBLISHED.keys())
+    return [part for part in PARTS if part in found] + sorted(found - set(PARTS))
 
 
 def _paired(one: Mapping[Pair, float], other: Mapping[Pair, float]) -> Interval:

@@ -89,8 +89,8 @@ class ELLASolvent(EllaMethod):
     )
 
     bonus: float | None = None
-    """Lambda, in units of the scaled reward; by default the paper's for the task, and as much more
-    as the bound allows where one label stands for both articles: 0.45 for 0.25 on unlock-maze."""
+    """Lambda, in units of the scaled reward; by default the paper's for the task times what its
+    bound grows by where one label stands for both articles: 0.45 for 0.25 on unlock-maze."""
     solvency: float | None = 0.9
     """The most a success is charged for its bonuses, as a share of its scaled reward; none for no
     limit, as in the paper."""

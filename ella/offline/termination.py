@@ -199,7 +199,8 @@ def examples_of_tasks(
                 settings.seed,
                 shown.counting(total),
             )
-        # What is in hand is the truth of "pick up".
+        # What is in hand is the truth of "pick up". Beside such a task, a view of another with a
+        # random object in hand is rarely drawn as a mismatch of the very instruction it shows.
         carried_share = 0.0 if "pickup" in task.kinds else settings.carried_share
         channels = channels_of(task.language, language)
         for name, part in (

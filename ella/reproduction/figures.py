@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ella.errors import InputError, unknown_name
+from ella.methods.ella import ELLA
 from ella.methods.ella_solvent import PUBLISHED, ELLASolvent
 from ella.runs.planned_run import PlannedRun
 from ella.settings_table import merged
@@ -76,17 +77,24 @@ def _classifier(task: str, seed: int) -> Row:
     return Row(task, "ella", f"classifier{seed}", {"ella": {"termination": {"seed": seed}}})
 
 
+PARTS = (*PUBLISHED, "bonus")
+"""Of the solvent method; the last is that lambda follows the bound."""
+
+
 def _with_parts(task: str, variant: str, parts: Collection[str]) -> Row:
     """The solvent method with some of its parts; the others are as published."""
-    changes = merged(*(published for part, published in PUBLISHED.items() if part not in parts))
-    return Row(task, ELLASolvent.name, variant, {ELLASolvent.name: changes})
+    published = (table for part, table in PUBLISHED.items() if part not in parts)
+    # Named, since what it would be otherwise depends on other parts.
+    bonus = (ELLASolvent() if "bonus" in parts else ELLA()).resolved(tasks.find(task)).bonus
+    changes = {ELLASolvent.name: merged({"bonus": bonus}, *published)}
+    return Row(task, ELLASolvent.name, variant, changes)
 
 
 def _ablation(task: str) -> tuple[Row, ...]:
     return (
         Row(task, "ella"),
-        *(_with_parts(task, f"only-{part}", {part}) for part in PUBLISHED),
-        *(_with_parts(task, f"without-{part}", PUBLISHED.keys() - {part}) for part in PUBLISHED),
+        *(_with_parts(task, f"only-{part}", {part}) for part in PARTS),
+        *(_with_parts(task, f"without-{part}", set(PARTS) - {part}) for part in PARTS),
         Row(task, ELLASolvent.name),
     )
 

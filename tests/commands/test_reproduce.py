@@ -12,6 +12,7 @@ from ella.methods.ella_solvent import PUBLISHED
 from ella.reproduction.figures import (
     FIGURES,
     HIGH_LEVEL,
+    PARTS,
     SCALES,
     figure_names,
     planned_runs,
@@ -51,21 +52,25 @@ def test_rows_change_what_their_figure_is_about(tmp_path):
     assert budgets == {15_000, 2000, 500, 100}
 
 
-def test_the_ablation_switches_one_part_on_or_off(tmp_path):
-    ella, *runs, solvent = planned_runs("ablation", "short", tmp_path, only_tasks=["unlock-maze"])
-    assert len(runs) == 2 * len(PUBLISHED)
-    none, every = (flat(to_json(run.settings.method)) for run in (ella, solvent))
+@pytest.mark.parametrize("task", ["unlock-maze", "openpick-maze"])
+def test_the_ablation_switches_one_part_on_or_off(tmp_path, task):
+    ella, *runs, solvent = planned_runs("ablation", "short", tmp_path, only_tasks=[task])
+    assert len(runs) == 2 * len(PARTS)
+    none, every = (flat(to_json(run.resolved().settings.method)) for run in (ella, solvent))
     assert none.keys() == every.keys()
     parts = [
-        {name for name in flat(dict(part)) if none[name] != every[name]}
-        for part in PUBLISHED.values()
+        {name for name in flat(dict(table)) if none[name] != every[name]}
+        for table in (*PUBLISHED.values(), {"bonus": None})
     ]
     assert all(parts)
-    assert set.union(*parts) == {name for name in none if none[name] != every[name]}
+    differing = {name for name in none if none[name] != every[name]}
+    # What the bound is computed from follows from the labels.
+    assert set.union(*parts) == differing - {"max_completions"}
     for run, part in zip(runs, [*parts, *parts], strict=True):
-        found = flat(to_json(run.settings.method))
+        found = flat(to_json(run.resolved().settings.method))
         only = "only" in run.directory.name
         expected = {name: every[name] if (name in part) == only else none[name] for name in none}
+        del found["max_completions"], expected["max_completions"]
         assert found == expected, run.directory.name
 
 

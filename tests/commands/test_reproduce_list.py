@@ -6,7 +6,7 @@ import pytest
 from begun_runs import begin
 
 from ella.cli import main
-from ella.reproduction.figures import planned_runs
+from ella.reproduction.figures import PARTS, planned_runs
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_runs_are_chosen_by_name_and_made_shorter(tmp_path, capsys):
     words = ["reproduce", "ablation", "--out", str(tmp_path), "--json"]
     assert main([*words, "--runs", "unlock-*-only-*", "openpick-*-ella", "--frames", "12e6"]) == 0
     listed = {run["run"]: run["frames"] for run in json.loads(capsys.readouterr().out)["runs"]}
-    assert len(listed) == 5
+    assert len(listed) == len(PARTS) + 1
     # Whole iterations of 2,560 frames; a run that is shorter stays as it is.
     assert listed["openpick-maze-ella"] == 12_001_280
     assert listed["unlock-maze-ella-solvent-only-windows"] == 10_001_920
