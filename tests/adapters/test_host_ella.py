@@ -151,6 +151,7 @@ def test_it_learns_what_matters_for_each_errand(taught):
     assert "decomposition_size" not in taught.measurements()
 
 
+@pytest.mark.thorough
 def test_instructions_without_a_success_can_stay_relevant():
     solved = 6
     paid = {}

@@ -60,6 +60,7 @@ def test_seeds_fix_everything_and_are_used_once():
     assert np.any(first != second)
 
 
+@pytest.mark.thorough
 def test_ppo_trains_on_shaped_environments_with_embedded_words():
     low_level = babyai_low_level("goto-room", learned=False)
     host = HostElla(low_level.instructions, low_level.judge, max_instructions=128)

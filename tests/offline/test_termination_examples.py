@@ -158,6 +158,7 @@ def test_some_views_show_something_in_hand_and_nothing_else_changes():
     assert (same.done_images == images).all()
 
 
+@pytest.mark.thorough
 def test_only_episodes_of_picking_up_tell_by_what_is_in_hand():
     tasks = find("goto-room"), find("pick-maze")
     settings = TerminationTrainingSettings(

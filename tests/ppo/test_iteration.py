@@ -54,7 +54,7 @@ def start() -> TrainState:
     [
         ("ppo", ()),
         pytest.param("ella-solvent", (), marks=pytest.mark.thorough),
-        ("ella+rnd", ("goto-room",)),
+        pytest.param("ella+rnd", ("goto-room",), marks=pytest.mark.thorough),
     ],
 )
 def test_shapes_are_those_of_a_new_seed(method: str, also: tuple[str, ...]) -> None:
