@@ -5,7 +5,8 @@
 Reads the runs of `ella reproduce ablation`. Scores are areas under the success curve over the
 frames that all runs of a task have; differences are paired by seed, with 95 % Student-t intervals.
 Runs are compared within a folder only, since two folders may have different termination
-classifiers; a difference that several folders have takes the pairs of all.
+classifiers; a difference that several folders have takes the pairs of all. `--beside` names runs
+that lie elsewhere and share the classifiers of every folder, as the main figure's `ella-solvent`.
 """
 
 import argparse
@@ -37,7 +38,7 @@ def main() -> None:
     arguments = _arguments()
     folders: dict[Path, list[Run]] = {}
     for folder in arguments.runs:
-        folders[folder], warnings = read_runs([folder])
+        folders[folder], warnings = read_runs([folder, *arguments.beside])
         for warning in warnings:
             print(f"warning: {warning}", file=sys.stderr)
     by_task = {task: areas(folders, task) for task in HIGH_LEVEL}
@@ -146,6 +147,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path, help="folders")
+    parser.add_argument("--beside", nargs="*", type=Path, default=[], help="runs for every folder")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--figure", type=Path)
     return parser.parse_args()
