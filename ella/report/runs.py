@@ -156,6 +156,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
                 warnings.append(f"{folder}: left out: {error}")
     runs = _without_repeated_seeds(runs, warnings)
     warnings.extend(_mixtures(runs))
+    warnings.extend(_other_levels(runs))
     return runs, warnings
 
 
@@ -258,6 +259,20 @@ def _without_repeated_seeds(runs: list[Run], warnings: list[str]) -> list[Run]:
             owners |= {(key, seed): run.path for seed in own}
             kept.append(replace(run, series=own) if repeated else run)
     return kept
+
+
+def _other_levels(runs: Sequence[Run]) -> Iterator[str]:
+    """Final policies of one task that did not play the same levels."""
+    for task in sorted({run.task for run in runs}):
+        for backend in BACKENDS:
+            played = [run.evaluations.get(backend) for run in runs if run.task == task]
+            levels = {(one.episodes, one.seed) for one in played if one is not None}
+            if len(levels) > 1:
+                listed = ", ".join(f"{count} of seed {seed}" for count, seed in sorted(levels))
+                yield (
+                    f"{task}: policies played different levels alone ({listed}); ella eval RUN "
+                    "--save --episodes N --seed S plays the same with each"
+                )
 
 
 def _mixtures(runs: Sequence[Run]) -> Iterator[str]:

@@ -35,14 +35,14 @@ def page(write_run, tmp_path):
     return write_page([tmp_path / "runs"], tmp_path / "index.html")
 
 
-def keep_success(run, rates, *, backend="ella", frames=1_000_000):
+def keep_success(run, rates, *, backend="ella", frames=1_000_000, episodes=100):
     """As `ella eval --save`: sampled success by seed, greedy ones half as often."""
     results = [
         {"mode": mode, "seed": seed, "frames": frames, "success": {"value": rate * share}}
         for seed, rate in enumerate(rates)
         for mode, share in (("greedy", 0.5), ("sampled", 1.0))
     ]
-    table = {"episodes": 100, "backend": backend, "seed": 0, "results": results}
+    table = {"episodes": episodes, "backend": backend, "seed": 0, "results": results}
     keep_evaluation(run, table)
 
 
@@ -86,6 +86,15 @@ def test_what_is_not_of_the_final_policies_is_left_out(write_run, tmp_path):
     summary = summarise([tmp_path])
     assert summary.results[0].alone == {}
     assert any("evaluation.json" in text for text in summary.warnings)
+
+
+def test_policies_that_played_other_levels_are_named(write_run, tmp_path):
+    for method in ("ppo", "ella"):
+        keep_success(write_run(tmp_path / method, method=method), (0.2, 0.3, 0.4))
+    assert not any("different levels" in text for text in summarise([tmp_path]).warnings)
+    keep_success(tmp_path / "ella", (0.2, 0.3, 0.4), episodes=50)
+    (warning,) = [text for text in summarise([tmp_path]).warnings if "different levels" in text]
+    assert "(50 of seed 0, 100 of seed 0)" in warning
 
 
 def explanation_text(probability):
