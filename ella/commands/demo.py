@@ -45,7 +45,7 @@ def run(arguments: Arguments) -> int:
     """Train, draw, record, explain."""
     from ella.reproduction.local_launcher import train_here, unfinished
     from ella.runs.progress_lines import ProgressLines
-    from ella.runs.training_run import Outcome
+    from ella.runs.run_result import Outcome
 
     runs = planned_runs(arguments)
     left = unfinished(runs)

@@ -14,7 +14,7 @@ from ella.errors import InputError
 
 if TYPE_CHECKING:
     from ella.runs.planned_run import PlannedRun
-    from ella.runs.training_run import RunResult
+    from ella.runs.run_result import RunResult
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def run(arguments: Arguments) -> int:
     """List, or train and draw."""
     from ella.reproduction import figures as reproduction
     from ella.reproduction import local_launcher as launch
-    from ella.runs.training_run import Outcome
+    from ella.runs.run_result import Outcome
 
     only_list = arguments.list or arguments.json or arguments.measure
     if not arguments.figure and not only_list:

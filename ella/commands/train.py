@@ -14,7 +14,7 @@ from ella.training import presets
 from ella.training.settings import TrainingSettings, from_table, with_method
 
 if TYPE_CHECKING:
-    from ella.runs.training_run import RunResult
+    from ella.runs.run_result import RunResult
     from ella.world.tasks import TaskSpec
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,8 @@ def run(arguments: Arguments, typed: Mapping[str, Any]) -> int:
     """Train, and log how it ended."""
     spec, settings = planned(arguments, typed)
     from ella.runs.log_sinks import display
-    from ella.runs.training_run import Outcome, train_run
+    from ella.runs.run_result import Outcome
+    from ella.runs.training_run import train_run
     from ella.training import multi_host
 
     if arguments.coordinator is not None:
@@ -113,7 +114,7 @@ def planned(arguments: Arguments, typed: Mapping[str, Any]) -> "tuple[TaskSpec, 
 
 def _ending(result: "RunResult") -> str:
     from ella.runs.log_sinks import headline
-    from ella.runs.training_run import Outcome
+    from ella.runs.run_result import Outcome
 
     text = f"{result.outcome.value} at {result.frames:,} frames a seed in {result.directory}"
     if result.last is not None and result.outcome == Outcome.FINISHED:

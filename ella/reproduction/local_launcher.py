@@ -10,15 +10,11 @@ from ella.runs import directory as run_directory
 from ella.runs import metrics
 from ella.runs.begun_run import goal_of, store_of
 from ella.runs.config_file import CONFIG_FILE, read_run
+from ella.runs.group_training import Sinks
 from ella.runs.identity import identity
 from ella.runs.planned_run import PlannedRun, seeds_of
-from ella.runs.training_run import (
-    Outcome,
-    RunResult,
-    Sinks,
-    can_train_together,
-    train_runs,
-)
+from ella.runs.run_result import Outcome, RunResult
+from ella.runs.training_run import can_train_together, train_runs
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from ella.errors import InputError
 from ella.offline.cache import CACHE_VARIABLE
 from ella.runs.metrics import frames_reached
 from ella.runs.planned_run import PlannedRun
-from ella.runs.training_run import RunResult, train_runs
+from ella.runs.run_result import RunResult
+from ella.runs.training_run import train_runs
 
 logger = logging.getLogger(__name__)
 

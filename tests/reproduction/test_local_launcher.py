@@ -16,7 +16,8 @@ from tiny_runs import FRAMES_PER_ITERATION, tiny_run, values
 import ella
 from ella.errors import InputError
 from ella.reproduction.local_launcher import groups_of, known_rate, run_progress, unfinished
-from ella.runs.training_run import Outcome, train_runs
+from ella.runs.run_result import Outcome
+from ella.runs.training_run import train_runs
 
 
 class RuinShaper(ella.AbstractRewardShaper):

@@ -14,7 +14,7 @@ from tiny_runs import tiny_run, values
 from ella.errors import InputError
 from ella.reproduction.ray_launcher import train_on_ray
 from ella.runs.directory import LOCK_FILE
-from ella.runs.training_run import Outcome
+from ella.runs.run_result import Outcome
 
 pytestmark = pytest.mark.thorough
 ITERATIONS = 120

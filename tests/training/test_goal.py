@@ -14,7 +14,8 @@ from ella.reproduction.local_launcher import run_progress
 from ella.runs.log_sinks import AbstractLogSink
 from ella.runs.metrics import lines_of
 from ella.runs.policies import load_policy
-from ella.runs.training_run import Outcome, train_runs
+from ella.runs.run_result import Outcome
+from ella.runs.training_run import train_runs
 from ella.training import presets
 from ella.training.goal import LINES, Goal, horizon_iterations
 from ella.training.settings import LogSettings
