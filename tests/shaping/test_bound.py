@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ella.errors import InputError
@@ -71,10 +71,10 @@ def accounts_of(solvency, bonus, success, finished, terminates):
     return shaper.keep_account(ledger, rollout, terminates, relevant)[1]
 
 
-def optimal_actions(
+def played(
     exits: np.ndarray, places: np.ndarray, bonus: float, solvency: float | None = None
-) -> dict:
-    """{history: set of optimal actions} for histories from which the goal can be reached."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of every action sequence: (shaped reward [H, NUM], success [H, NUM], over [NUM, H + 1])."""
     visited = np.zeros((NUM, H + 1), int)
     for t in range(H):
         visited[:, t + 1] = exits[visited[:, t], SEQUENCES[:, t]]
@@ -86,7 +86,14 @@ def optimal_actions(
     account = accounts_of(solvency, jnp.float32(bonus), success, finished, terminates)
     shaped = np.asarray(account.bonus, np.float64)
     reward = SCALE * REWARD[:, None] * success
-    total = np.where(over[:, :-1].T, 0.0, reward + shaped)
+    return np.where(over[:, :-1].T, 0.0, reward + shaped), success, over
+
+
+def optimal_actions(
+    exits: np.ndarray, places: np.ndarray, bonus: float, solvency: float | None = None
+) -> dict:
+    """{history: set of optimal actions} for histories from which the goal can be reached."""
+    total, success, over = played(exits, places, bonus, solvency)
 
     # Sequences are in lexicographic order: histories of length t are blocks of equal prefix.
     best: dict = {}
@@ -116,6 +123,37 @@ def test_below_the_bound_optimal_policies_are_the_same(solvency, seed):
     bound = largest_bonus(H, L, GAMMA, SCALE) * (1.0 if solvency is None else solvency)
     plain = optimal_actions(exits, places, 0.0)
     assert optimal_actions(exits, places, 0.95 * bound, solvency) == plain
+
+
+def best_sequences(total: np.ndarray) -> frozenset[int]:
+    """The action sequences with the largest return."""
+    returns = (GAMMA ** np.arange(H)) @ total
+    return frozenset(np.flatnonzero(returns > returns.max() - 1e-3))
+
+
+@pytest.mark.parametrize("solvency", SOLVENCIES.values(), ids=SOLVENCIES)
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_from_the_start_the_bound_of_an_optimal_solution_suffices(solvency, seed):
+    rng = np.random.default_rng(seed)
+    exits = rng.integers(0, STATES, (STATES, ACTIONS))
+    places = rng.choice(STATES - 1, L, replace=False)
+    plain, success, _ = played(exits, places, 0.0)
+    assume(success.any())
+    steps = int(success.any(1).argmax()) + 1
+    bound = largest_bonus(H, L, GAMMA, SCALE, steps=steps) * (solvency or 1.0)
+    shaped, _, _ = played(exits, places, 0.95 * bound, solvency)
+    assert best_sequences(shaped) == best_sequences(plain)
+
+
+def test_from_the_start_far_above_that_bound_it_pays_to_wander():
+    # Three paid places before the goal, or none.
+    exits = np.array([[GOAL, 1], [2, 2], [3, 3], [GOAL, 1], [0, 0]])
+    places = np.array([1, 2, 3])
+    plain = best_sequences(played(exits, places, 0.0)[0])
+    bound = largest_bonus(H, L, GAMMA, SCALE, steps=1)
+    assert best_sequences(played(exits, places, 0.85 * bound, 0.9)[0]) == plain
+    assert best_sequences(played(exits, places, 3 * bound, 0.9)[0]).isdisjoint(plain)
 
 
 @pytest.mark.parametrize("solvency", SOLVENCIES.values(), ids=SOLVENCIES)
