@@ -41,7 +41,7 @@ def test_times_are_told_for_the_programs_whose_rate_is_known(tmp_path, capsys):
     assert listed["seconds"] == pytest.approx(sum(seconds.values()))
     assert main([*words, "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].startswith("about 9 h 40 min on this device, without compilation")
+    assert lines[-1].startswith("about 4 h 40 min on this device, without compilation")
 
 
 @pytest.mark.parametrize("columns", [None, 40, 80, 200])
