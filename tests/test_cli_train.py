@@ -443,7 +443,18 @@ def test_the_first_ctrl_c_in_the_offline_stage_stops_and_can_be_resumed(tmp_path
 
 
 def test_no_policy_where_one_is_asked_for(capsys, tmp_path):
-    assert "neither the directory" in refusal(capsys, "eval", tmp_path / "nowhere")
+    missing = tmp_path / "nowhere"
+    assert refusal(capsys, "eval", missing).startswith(f"ella: {missing} is neither the directory")
+
+
+def test_refusals_name_what_was_typed(capsys, tmp_path):
+    out = ("--out", tmp_path / "run")
+    assert "'ella+' lacks a name" in refusal(
+        capsys, "train", "unlock-maze", *out, "--method", "ella+"
+    )
+    assert "--steps must be >= 1" in refusal(capsys, "bound", "unlock-maze", "--steps", 0)
+    assert "--completions must be" in refusal(capsys, "bound", "unlock-maze", "--completions", 0)
+    assert "--top must be" in refusal(capsys, "explain", tmp_path, "open a door", "--top", 0)
 
 
 def test_directories_that_cannot_be_used(capsys, tmp_path):
@@ -462,6 +473,16 @@ def test_directories_that_cannot_be_used(capsys, tmp_path):
 def test_a_run_is_not_resumed_with_other_settings(capsys, whole):
     line = refusal(capsys, "train", "--resume", "--out", whole.directory, "--ppo.discount", 0.9)
     assert "ppo.discount was 0.99 and is now 0.9" in line
+
+
+@pytest.mark.slow
+def test_a_resume_of_a_longer_run_says_that_nothing_is_trained(whole, tmp_path, capsys):
+    out = tmp_path / "run"
+    shutil.copytree(whole.directory, out)
+    before = (out / "metrics.csv").read_bytes()
+    assert main(["train", "--resume", "--out", str(out), "--frames", "32"]) == 0
+    assert f"nothing to train: {32 * ITERATIONS:,} frames" in capsys.readouterr().err
+    assert (out / "metrics.csv").read_bytes() == before
 
 
 def test_weights_and_biases_without_the_package(capsys, tmp_path):

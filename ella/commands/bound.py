@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ella.commands.options import Positional
+from ella.errors import InputError
 from ella.methods.ella import ELLA
 from ella.ppo.settings import PPOSettings
 
@@ -39,6 +40,9 @@ def run(arguments: Arguments) -> None:
     from ella.world import tasks
 
     task = tasks.find(arguments.task)
+    for name in ("steps", "completions"):
+        if (number := getattr(arguments, name)) is not None and number < 1:
+            raise InputError(f"--{name} must be >= 1, got {number}")
     count = low_level_of(task).language.num_instructions
     method = ELLA(optimal_steps=arguments.steps, max_completions=arguments.completions)
     method = method.resolved(task)

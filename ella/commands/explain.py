@@ -9,6 +9,7 @@ from typing import Annotated
 
 from ella import agents
 from ella.commands.options import Positional
+from ella.errors import InputError
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ def run(arguments: Arguments) -> None:
     from ella.runs.restore import check_has_ella, learned_ella
 
     # What can be wrong is checked before anything large is read.
+    if arguments.top < 1:
+        raise InputError(f"--top must be >= 1, got {arguments.top}")
     folder = agents.located(arguments.run)
     check_has_ella(folder, arguments.seed_index).language.find(arguments.instruction)
     learned = learned_ella(folder, arguments.seed_index)

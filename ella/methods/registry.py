@@ -68,6 +68,8 @@ def find(name: str) -> type[Method]:
 def classes_of(method: str) -> dict[str, type[Method]]:
     """The methods in a name such as `ella` or `ella+ride`."""
     names = method.split(JOINER)
+    if method and "" in names:
+        raise InputError(f"method '{method}' lacks a name beside '{JOINER}'")
     if len(set(names)) < len(names):
         raise InputError(f"method '{method}' names a part twice")
     return {name: find(name) for name in names}

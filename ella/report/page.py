@@ -160,7 +160,10 @@ def _learning(summary: Summary, charts: list[dict[str, Any]]) -> str:
     if "seconds" in _axes(summary):
         about += "Seconds are those of all seeds of a run side by side. "
     if any(run.shared_program for run in summary.runs):
-        about += "Runs trained as one program with others have no curve over seconds of their own. "
+        about += (
+            "Runs trained as one program with others have no curve over seconds: they all end at "
+            "the same second. "
+        )
     return _section("Learning curves", about, f'<div class="charts">{boxes}</div>')
 
 

@@ -127,6 +127,12 @@ class GroupTraining:
                 logger.warning("%s has no checkpoint: training restarts from frame 0", directory)
             # Only now is it certain that the settings belong to these runs.
             shorter = iteration > settings.iterations
+            if shorter:
+                logger.warning(
+                    "nothing to train: %s frames a seed are more than the %s asked for",
+                    f"{self._frames(iteration):,}",
+                    f"{settings.total_frames:,}",
+                )
             for planned in self.group if multi_host.is_main_process() and not shorter else ():
                 write_config(planned.directory, planned.spec, planned.settings)
         if is_new := states is None:

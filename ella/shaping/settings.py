@@ -14,7 +14,8 @@ class RelevanceTrainingSettings:
     """One way to train the relevance classifier."""
 
     sampling: Literal["pairs", "rows"] = "rows"
-    """See the module's description."""
+    """How an update goes through D: few drawn pairs at a time, as released (pairs), or many
+    instructions at a time against all low-level ones, weighted to the same loss (rows)."""
     batch: int = 128
     """Pairs a step (pairs) or high-level instructions a step (rows)."""
     learning_rate: float = 1e-4

@@ -71,9 +71,9 @@ class Policy:
 
 def read_policy(path: Path | str) -> Policy:
     """The policy in a file; weights of half precision become float32."""
-    path = Path(path).with_suffix(SUFFIX)
+    named, path = path, Path(path).with_suffix(SUFFIX)
     if not path.is_file():
-        raise InputError(f"{path} is neither the directory of a run nor a policy file")
+        raise InputError(f"{named} is neither the directory of a run nor a policy file")
     found, where = _load(path), str(path)
     if found.table.get("vocabulary") != list(VOCABULARY):
         raise InputError(f"{where}: the policy was trained with another vocabulary")
