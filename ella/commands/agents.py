@@ -29,7 +29,7 @@ def run(arguments: Arguments) -> None:
         (
             agents.PREFIX + name,
             card["method"],
-            f"{card['frames'] / 1e6:.1f}",
+            f"{card['frames'] / 1e6:.1f}" + " more" * (card.get("started_from") is not None),
             _share(card["success"]["ella"]["sampled"]),
             _share(card["success"]["minigrid"]["sampled"]),
         )
@@ -37,7 +37,10 @@ def run(arguments: Arguments) -> None:
     ]
     names = ("agent", "method", "million frames", "success", "in minigrid")
     print_whole(plain_table(names, rows, left=("agent", "method")))
-    sys.stdout.write("success on fresh levels, actions sampled, with 95 % intervals\n")
+    sys.stdout.write(
+        "success on fresh levels, actions sampled, with 95 % intervals; more: trained on from "
+        "another agent, which its card names\n"
+    )
 
 
 def _share(interval: dict[str, float]) -> str:

@@ -62,6 +62,7 @@ def agent_card(run: Path, policy: Policy, evaluation: Evaluation) -> dict[str, A
         "task": policy.spec.name,
         "method": settings.method.label,
         "trained_with": list(settings.also),
+        "started_from": settings.start_from,
         "command": _command(provenance, settings),
         "frames": policy.frames,
         "seed": policy.seed,

@@ -139,3 +139,10 @@ def test_an_agent_reaches_its_cards_success_in_minigrid():
     found = evaluate(policy, 32, mode="sampled", backend="minigrid", seed=1)
     assert found.success_rate.overlaps(Interval(**card["success"]["minigrid"]["sampled"]))
     assert found.success.mean() > 0.8
+
+
+def test_an_agent_that_was_trained_on_is_told_apart(capsys):
+    assert main(["agents"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert " 0.2 more " in lines["agent:sequence-maze"]
+    assert "more" not in lines["agent:unlock-maze"]
