@@ -45,7 +45,7 @@ def agent_to_start_from(settings: TrainingSettings) -> Policy | None:
     return policy
 
 
-class Member:
+class _Member:
     """One run of a group while it trains: its files, and how far it has come."""
 
     def __init__(self, planned: PlannedRun, iteration: int, names: Sequence[str]) -> None:
@@ -149,7 +149,7 @@ class GroupTraining:
             for index in sweep.members
         }
         members = [
-            Member(planned, iteration, columns[index]) for index, planned in enumerate(self.group)
+            _Member(planned, iteration, columns[index]) for index, planned in enumerate(self.group)
         ]
         if not self._is_over(members, iteration) and not self.program.is_compiled:
             if not is_new:
@@ -224,7 +224,7 @@ class GroupTraining:
         self,
         states: States,
         iteration: int,
-        members: Sequence[Member],
+        members: Sequence[_Member],
         stop: Callable[[], bool],
     ) -> tuple[States, int, Outcome]:
         """(states, iterations done, outcome)."""
@@ -251,7 +251,7 @@ class GroupTraining:
                 return states, iteration, Outcome.INTERRUPTED
         return states, iteration, Outcome.FINISHED
 
-    def _is_over(self, members: Sequence[Member], iteration: int) -> bool:
+    def _is_over(self, members: Sequence[_Member], iteration: int) -> bool:
         """Whether all frames are trained, or every run has reached its goal."""
         settings = self.group[0].settings
         if settings.until is None or iteration >= settings.iterations:
@@ -259,7 +259,7 @@ class GroupTraining:
         trained = [member for member in members if member.diverged_at is None]
         return multi_host.any_process(all(member.goal.is_reached for member in trained))
 
-    def _save(self, members: Sequence[Member], stretch: Stretch, *, always: bool) -> None:
+    def _save(self, members: Sequence[_Member], stretch: Stretch, *, always: bool) -> None:
         """Write the checkpoints that are due."""
         every = self.group[0].settings.checkpoint_iterations
         due = [
@@ -273,7 +273,7 @@ class GroupTraining:
             if is_due:
                 member.save(states, stretch.iteration)
 
-    def _log(self, members: Sequence[Member], stretch: Stretch) -> None:
+    def _log(self, members: Sequence[_Member], stretch: Stretch) -> None:
         """Log what a stretch measured; remember who diverged."""
         count = stretch.iteration - stretch.before
         rate = self._frames(count) * seeds_of(self.group) / stretch.seconds
@@ -289,7 +289,7 @@ class GroupTraining:
             member.seconds += stretch.seconds * member.planned.settings.seeds / seeds_of(self.group)
             member.write(LogLine(stretch.iteration, frames, member.seconds, rate, averages(sums)))
 
-    def _warn_of_divergence(self, member: Member, bad: Sequence[str], frames: int) -> None:
+    def _warn_of_divergence(self, member: _Member, bad: Sequence[str], frames: int) -> None:
         kept = (
             f"the checkpoint at {self._frames(member.saved):,} frames a seed is kept"
             if member.store.paths()

@@ -50,6 +50,13 @@ REWARD = 1 - 0.9 * np.arange(1, H + 1) / H
 """What a success at each step is paid."""
 
 
+def random_world(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """(where each exit of each place leads, the places that complete an instruction)."""
+    rng = np.random.default_rng(seed)
+    exits = rng.integers(0, STATES, (STATES, ACTIONS))
+    return exits, rng.choice(STATES - 1, L, replace=False)
+
+
 @partial(jax.jit, static_argnums=0)
 def accounts_of(solvency, bonus, success, finished, terminates):
     """Account [H, NUM] of every action sequence, from the code that trains."""
@@ -117,9 +124,7 @@ SOLVENCIES = {"as the paper": None, "solvent": 0.9, "strict": 0.5}
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=40, deadline=None)
 def test_below_the_bound_optimal_policies_are_the_same(solvency, seed):
-    rng = np.random.default_rng(seed)
-    exits = rng.integers(0, STATES, (STATES, ACTIONS))
-    places = rng.choice(STATES - 1, L, replace=False)
+    exits, places = random_world(seed)
     bound = largest_bonus(H, L, GAMMA, SCALE) * (1.0 if solvency is None else solvency)
     plain = optimal_actions(exits, places, 0.0)
     assert optimal_actions(exits, places, 0.95 * bound, solvency) == plain
@@ -135,9 +140,7 @@ def best_sequences(total: np.ndarray) -> frozenset[int]:
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=40, deadline=None)
 def test_from_the_start_the_bound_of_an_optimal_solution_suffices(solvency, seed):
-    rng = np.random.default_rng(seed)
-    exits = rng.integers(0, STATES, (STATES, ACTIONS))
-    places = rng.choice(STATES - 1, L, replace=False)
+    exits, places = random_world(seed)
     plain, success, _ = played(exits, places, 0.0)
     assume(success.any())
     steps = int(success.any(1).argmax()) + 1
