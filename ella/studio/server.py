@@ -1,7 +1,9 @@
 """Serves the studio's page to browsers on this machine, and to nobody else."""
 
+import errno
 import json
 import secrets
+import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -41,10 +43,23 @@ class StudioServer(ThreadingHTTPServer):
         self.token = secrets.token_urlsafe(16)
         """Pages of this server know it; requests that other pages make a browser send do not."""
         self.hosts = {f"{name}:{self.server_port}" for name in (LOCALHOST, "localhost")}
+        self.closed = False
 
     @property
     def address(self) -> str:
         return f"http://localhost:{self.server_port}/"
+
+    def server_close(self) -> None:
+        self.closed = True
+        super().server_close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing where nobody waits for the answer: the page has gone, or the server ends."""
+        error = sys.exc_info()[1]
+        # Ctrl-C closes the connection of a request whose thread is just starting.
+        gone = isinstance(error, OSError) and error.errno == errno.EBADF
+        if not (self.closed or gone or isinstance(error, ConnectionError)):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import threading
 
 import pytest
@@ -135,6 +136,30 @@ def test_the_server_answers_its_own_pages_only(server):
         assert said in json.loads(request(server, "POST", path, known, body)[1])["error"]
     for path in ("/../server.py", "/studio.py", "/do/look"):
         assert request(server, "GET", path, known)[0] == 404
+
+
+def fail(server, error):
+    try:
+        raise error
+    except type(error):
+        server.handle_error(None, ("localhost", 0))
+
+
+def test_requests_that_nobody_waits_for_fail_in_silence(session, capfd):
+    with StudioServer(session) as made:
+        # As Ctrl-C leaves the request whose thread is just starting.
+        for end in (socket.socket.close, lambda request: request.shutdown(socket.SHUT_WR)):
+            page, request = socket.socketpair()
+            page.sendall(b"GET / HTTP/1.0\r\nHost: attacker.example\r\n\r\n")
+            end(request)
+            made.process_request_thread(request, ("localhost", 0))
+            page.close()
+        fail(made, ConnectionResetError())
+        assert capfd.readouterr().err == ""
+        fail(made, FileNotFoundError(2, "a defect"))
+        assert "a defect" in capfd.readouterr().err
+    fail(made, FileNotFoundError(2, "a defect"))
+    assert capfd.readouterr().err == ""
 
 
 def test_the_page_in_a_browser(server, browser):
