@@ -1,8 +1,11 @@
 """What `--help` shows of every command."""
 
+import re
+
 import pytest
 
 from ella.cli import COMMANDS, main
+from ella.training.presets import PRESETS
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -11,3 +14,12 @@ def test_help_shows_percent_signs_as_they_are_written(command, capsys):
     text = capsys.readouterr().out
     assert text.startswith(f"usage: ella {command}")
     assert "%%" not in text
+
+
+@pytest.mark.parametrize("command", ["train", "bench"])
+def test_help_names_every_preset_and_no_other(command, capsys):
+    assert main([command, "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
+    text = re.search(r"Where settings start from: (.*?)\.", text)[1]
+    named = [re.match(r"[\w-]+", part)[0] for part in re.sub(r"\(.*?\)", "", text).split(", ")]
+    assert named == list(PRESETS)
