@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(threads, "1")
 # Rates and classifiers of tests are none of the user's.
 os.environ["ELLA_CACHE"] = str(CACHE.with_name("ella"))
+# A shell that starts tests in the background has them, and what they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tests run each program a few times only: compiling it well costs more than it gains.
 QUICK_COMPILATION = (
     "--xla_backend_optimization_level=0",
