@@ -177,6 +177,7 @@ def begin_writers(path: Path, *values: int, times: int) -> list[subprocess.Popen
     return writers
 
 
+@pytest.mark.thorough
 def test_two_writers_at_once_both_succeed_and_readers_see_whole_files(tmp_path):
     path = tmp_path / "file"
     writers = begin_writers(path, 1, 2, times=20)

@@ -475,7 +475,7 @@ def test_a_run_is_not_resumed_with_other_settings(capsys, whole):
     assert "ppo.discount was 0.99 and is now 0.9" in line
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_resume_of_a_longer_run_says_that_nothing_is_trained(whole, tmp_path, capsys):
     out = tmp_path / "run"
     shutil.copytree(whole.directory, out)

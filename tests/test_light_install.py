@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 BLOCKED = """
 import sys
 
@@ -31,6 +33,7 @@ def python(*parts: str) -> subprocess.CompletedProcess:
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.thorough
 def test_world_and_learner_need_no_extra() -> None:
     done = python(BLOCKED, WORLD)
     assert done.returncode == 0, done.stderr

@@ -44,6 +44,7 @@ def accuracy_elsewhere(judge: TrainedJudge) -> tuple[float, float]:
     return float((judged == truth).mean()), float(judged[truth].mean())
 
 
+@pytest.mark.thorough
 def test_a_script_records_and_a_judge_learns_from_the_file(tmp_path):
     recorder = ExampleRecorder(Errands(), LOW_LEVEL, completed=stands_at)
     play(recorder, 150, 0)

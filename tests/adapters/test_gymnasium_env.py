@@ -40,6 +40,7 @@ def test_registering_again_is_silent():
         register_all()
 
 
+@pytest.mark.thorough
 def test_ella_works_without_gymnasium_and_starts_no_jax():
     code = (
         "import sys; sys.modules['gymnasium'] = None\n"

@@ -42,6 +42,7 @@ EVERY_ROUND = {"first_update": 3 * B, "update_every": 3 * B}
 """Steps of one round of errands of all environments."""
 
 
+@pytest.mark.thorough
 def test_step_by_step_it_pays_what_the_compiled_program_pays():
     spec = ella.world.tasks.find("putnext-room")
     low = low_level_of(spec).language

@@ -15,6 +15,7 @@ from ella.adapters.gymnasium_env import EllaEnv
 from ella.cli import main
 
 minari = pytest.importorskip("minari")
+pytestmark = pytest.mark.thorough
 EPISODES, SEED = 20, 40
 TASK = "unlock-small"
 """A task without an id of Gymnasium's."""
@@ -59,7 +60,6 @@ def assert_replays(dataset: "minari.MinariDataset", env: gymnasium.Env) -> None:
         assert episode.rewards[-1] > 0
 
 
-@pytest.mark.thorough
 def test_minari_reads_and_replays_them(dataset):
     assert dataset.total_episodes == EPISODES
     assert dataset.total_steps == sum(len(episode) for episode in dataset.iterate_episodes())
@@ -136,7 +136,6 @@ def test_without_minari_it_is_one_line(tmp_path):
     assert "pip install -e '.[minari]'" in done.stderr
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("task", ["goto-room", "sequence-maze"])
 def test_other_tasks_replay_too(task, tmp_path, monkeypatch):
     """More episodes than are computed at once."""

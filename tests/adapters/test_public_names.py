@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import ella
 from ella.adapters import host_ella, stable_baselines3, trained_judge
 
@@ -29,6 +31,7 @@ def test_names_of_the_package_are_those_of_the_adapters():
     assert ella.TrainedJudge is trained_judge.TrainedJudge
 
 
+@pytest.mark.thorough
 def test_without_stable_baselines_only_its_wrapper_is_missing():
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False

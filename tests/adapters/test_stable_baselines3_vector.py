@@ -76,6 +76,7 @@ def test_ppo_trains_on_shaped_environments_with_embedded_words():
     assert all(text.startswith("go to ") for text in envs._missions)
 
 
+@pytest.mark.thorough
 def test_features_read_words_in_order_and_no_padding():
     space = EllaVectorEnv(1, SHORT).single_observation_space
     features = BabyAIFeatures(space, 8)

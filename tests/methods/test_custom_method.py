@@ -79,6 +79,7 @@ def ella_commands(plugin, *commands):
     )
 
 
+@pytest.mark.thorough
 def test_an_installed_method_has_options_like_a_built_in_one(plugin):
     said = ella_commands(
         plugin,

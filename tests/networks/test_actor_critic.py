@@ -226,6 +226,7 @@ def test_a_clause_is_seen_alike_wherever_it_stands() -> None:
     np.testing.assert_allclose(alone[1], alone[0], atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_the_memory_decides_when_to_move_on_to_the_second_clause() -> None:
     network = tiny(jax.random.key(0), clauses=2)
     steps, rows, width = 5, 3, network.config.memory_width

@@ -250,6 +250,7 @@ def wide(arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", CASES)
 def test_vmapped_value_and_gradient_at_production_width(name: str, dtype: str) -> None:

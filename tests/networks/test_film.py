@@ -136,6 +136,7 @@ def test_trunk_against_a_plain_implementation() -> None:
     assert len(moments) == len(tail.initial_statistics()) == 3
 
 
+@pytest.mark.thorough
 def test_frames_cross_with_instructions_in_evaluation() -> None:
     C, D = 8, 5
     stem = Stem(C, "paper", "batch", key=jax.random.key(0))
@@ -149,6 +150,7 @@ def test_frames_cross_with_instructions_in_evaluation() -> None:
     np.testing.assert_allclose(crossed[2, 1], one[0, 0], atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_steps_counted_together_are_as_each_alone() -> None:
     """A single step does not count, nor does a narrow stem."""
     stem = Stem(96, "onehot", "batch", key=jax.random.key(0))

@@ -11,6 +11,7 @@ from ella.offline.demonstrations import demonstrations, record_episodes
 from ella.world.encoding import encode_triples
 
 
+@pytest.mark.thorough
 def test_recorded_episodes_and_demonstrations_hold_what_was_seen() -> None:
     env = ella.make("goto-room")
     episodes = record_episodes(env, jax.random.key(1), 40, chunk=32)

@@ -100,6 +100,7 @@ def with_noise(model):
     return replace(model, classifier=jax.tree.unflatten(structure, noisy))
 
 
+@pytest.mark.thorough
 def test_the_threshold_is_the_least_that_allows_no_more(model, episodes):
     model = with_noise(model)
     views = jnp.asarray(episodes.images.reshape(-1, 7, 7, 3))

@@ -6,6 +6,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from ella.networks.actor_critic import ActorCritic, Memory
 from ella.networks.settings import NetworkSettings
@@ -85,6 +86,7 @@ def loss_and_gradient(
     )(network)
 
 
+@pytest.mark.thorough
 def test_instructions_that_do_not_occur_and_frames_that_do_not_count_change_nothing() -> None:
     network = jax.jit(lambda key: ActorCritic(NETWORK, key=key))(jax.random.key(0))
     tokens, sequences = make_sequences(np.float32)
@@ -119,6 +121,7 @@ def test_instructions_that_do_not_occur_and_frames_that_do_not_count_change_noth
     np.testing.assert_allclose(share * halves[0] + (1 - share) * halves[1], loss, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_detached_critic_leaves_the_rest_of_the_network_to_the_policy() -> None:
     network = jax.jit(lambda key: ActorCritic(NETWORK, key=key))(jax.random.key(0))
     tokens, sequences = make_sequences(np.float32)

@@ -89,6 +89,7 @@ def test_the_probability_of_improvement_is_covered_between_unlike_distributions(
     assert covered(found, 0.5) >= LEAST_COVERAGE
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("baseline", "method"),
     [

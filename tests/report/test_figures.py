@@ -15,6 +15,7 @@ from ella.settings_table import to_json
 WIDE = NetworkSettings(variant="onehot", compute_dtype="bfloat16", statistics_momentum=0.0123456789)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tasks", [("goto-room",), ("goto-room", "goto-maze", "pick-maze")])
 def test_legends_of_long_names_lie_inside(write_run, tmp_path, tasks) -> None:
     """Runs that differ in many settings are called by all of them."""
@@ -41,6 +42,7 @@ def test_legends_of_long_names_lie_inside(write_run, tmp_path, tasks) -> None:
                 assert box.x1 <= width, name
 
 
+@pytest.mark.thorough
 def test_pictures_of_an_earlier_report_are_removed(write_run, tmp_path) -> None:
     folder = tmp_path / "figures"
     folder.mkdir()

@@ -239,6 +239,7 @@ def test_narrow_windows_have_no_sideways_scrolling(browser, page):
         browser.send("Emulation.clearDeviceMetricsOverride")
 
 
+@pytest.mark.thorough
 def test_text_from_files_is_only_text(browser, write_run, tmp_path):
     run = write_run(tmp_path / "<i>run", method="ella")
     write_run(tmp_path / "other")
@@ -330,6 +331,7 @@ def test_a_live_page_reloads_itself(browser, write_run, tmp_path):
     assert browser.problems == []
 
 
+@pytest.mark.thorough
 def test_command_writes_page_and_figures(write_run, tmp_path, capsys):
     write_run(tmp_path / "runs" / "ppo", until=0.8)
     write_run(tmp_path / "runs" / "ella", until=0.4, method="ella")

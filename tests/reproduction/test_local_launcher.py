@@ -84,7 +84,7 @@ def together(trained):
     return trained[0]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_each_run_is_as_if_trained_alone(together, whole):
     """As `whole`, where the toy method pays nothing at first."""
     alone = values(whole.directory)
@@ -98,7 +98,7 @@ def test_each_run_is_as_if_trained_alone(together, whole):
     assert provenance["trained_together_with"] == ["ruined", "paid"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_sweep_over_a_number_gives_each_run_its_own(together):
     """And all of them what their offline stage found, which ends after compilation began."""
     *_, ruined, paid = together
@@ -124,7 +124,7 @@ def test_a_group_resumes_from_the_newest_checkpoint_that_all_have(trained, tmp_p
             np.testing.assert_array_equal(column, values(new.directory)[name])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_that_diverges_does_not_stop_the_others(trained):
     group, (fine, *ruined), logged = trained
     assert fine.outcome == Outcome.FINISHED
@@ -136,6 +136,7 @@ def test_a_run_that_diverges_does_not_stop_the_others(trained):
         assert not (planned.directory / "policies").exists()
 
 
+@pytest.mark.thorough
 def test_estimates_use_the_rates_of_runs_in_the_folder(trained, tmp_path):
     group, results, _ = trained
     new = tiny_run(tmp_path / "new")
@@ -144,6 +145,7 @@ def test_estimates_use_the_rates_of_runs_in_the_folder(trained, tmp_path):
     assert rate == pytest.approx(results[0].last.frames_per_second, abs=0.1)
 
 
+@pytest.mark.thorough
 def test_what_is_done_is_known(together, tmp_path):
     assert run_progress(together[0]).finished
     assert unfinished([together[0], tiny_run(tmp_path / "new")]) == [tiny_run(tmp_path / "new")]
@@ -167,6 +169,7 @@ def test_groups_hold_runs_of_one_shape_up_to_a_number_of_seeds(tmp_path):
     assert names == [["a", "b"], ["longer"], ["c"]]
 
 
+@pytest.mark.thorough
 def test_runs_begun_apart_stay_apart(together, tmp_path):
     runs = [together[0], tiny_run(tmp_path / "new")]
     assert len(groups_of(runs, 32)) == 2

@@ -100,6 +100,7 @@ with lock(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.thorough
 def test_the_process_that_has_the_lock_is_named_and_its_death_releases_it(tmp_path):
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -72,7 +72,7 @@ def test_it_is_kept_in_runs_alone(tmp_path, capsys):
     assert "leave out --seed-index" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_it_is_made_once_and_again_for_other_policies(run, capsys):
     assert main(["eval", str(run), "--episodes", "4", "--save", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)

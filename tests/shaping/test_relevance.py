@@ -91,6 +91,7 @@ def test_updates_only_when_due_and_only_from_data(learner):
     assert not same(fit(state, some, jnp.int32(49))[0], state)
 
 
+@pytest.mark.thorough
 def test_seeds_with_different_amounts_of_data_do_not_meet(learner):
     _, state, fit, _ = learner
     some, none = truthful_dataset([2]), relevance_dataset.empty(6, 36)
@@ -216,6 +217,7 @@ def test_few_different_missions_are_all_drawn():
     np.testing.assert_array_equal(np.sort(drawn), IDS)
 
 
+@pytest.mark.thorough
 def test_a_start_that_does_not_get_there_is_a_problem():
     once = RelevanceSettings(NETWORK, replace(FAST, max_initial_steps=1), max_initial_rounds=1)
     relevance = LearnedRelevance(SPEC, once)

@@ -62,6 +62,7 @@ def test_strided_convolutions_equal_plain_ones():
     np.testing.assert_allclose(layer(x), expected, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_bonus_is_the_scaled_distance_of_embeddings():
     rollout = random_rollouts()[0]
     state = PLAIN.init(B, key=jax.random.key(0))
@@ -200,6 +201,7 @@ def test_shape_equals_one_step_at_a_time():
     assert (bonus > 0).any()
 
 
+@pytest.mark.thorough
 def test_views_are_divided_by_the_input_scale():
     image = random_rollouts()[0].observation.image[0]
     by_bytes = impact_networks(key=jax.random.key(0)).embedding

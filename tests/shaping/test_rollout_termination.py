@@ -56,6 +56,7 @@ def observed(images: np.ndarray) -> GridObservation:
     return GridObservation(jnp.asarray(images), jnp.zeros(images.shape[:-3], jnp.int32))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seeds", [(), (3,)])
 def test_a_rollout_is_judged_as_its_views_are(learned, seeds, monkeypatch):
     monkeypatch.setattr(termination, "FEWEST_AT_ONCE", 16)

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ctrl_c_during_a_request_ends_with_one_line():
     command = [sys.executable, "-m", "ella", "studio", "goto-small", "--no-browser"]
     with subprocess.Popen(

@@ -27,6 +27,7 @@ def played(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.tanh(found), is_done
 
 
+@pytest.mark.thorough
 def test_it_moves_on_after_a_clause_and_rarely_before():
     switch = fitted(*played(1200, 0))
     memories, is_done = played(2000, 1)

@@ -59,6 +59,7 @@ assert not np.allclose(np.asarray(second["w"]), np.asarray(alone["w"])[2:6])
 """
 
 
+@pytest.mark.thorough
 def test_four_devices_train_whole_seeds_as_one_device_does():
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     env = {**os.environ, "XLA_FLAGS": flags}

@@ -283,6 +283,7 @@ def test_replenish_makes_every_level_fresh_and_keeps_those_not_yet_played() -> N
     assert after.instruction_row.tolist() == list(range(P, P + B))
 
 
+@pytest.mark.thorough
 def test_replenish_of_one_seed_does_not_depend_on_what_another_played() -> None:
     full = start(jax.random.key(6))
     used = rollout(start(jax.random.key(7)), 12, seed=1)[-1][0]

@@ -106,6 +106,7 @@ def test_shares_follow_the_weights_and_not_the_acceptance() -> None:
         assert abs((kept == 0).mean() - share) < 4 * np.sqrt(0.25 / len(kept))
 
 
+@pytest.mark.thorough
 def test_replenish_draws_with_the_weights_it_is_given(vector: VectorState) -> None:
     used = replace(vector, pool=replace(vector.pool, fresh=jnp.int32(8)))
     full = jax.jit(ENV.replenish)(used, jax.random.key(3), jnp.array([0.0, 1.0]))
