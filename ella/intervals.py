@@ -45,6 +45,15 @@ def student_t(values: np.ndarray, bounds: tuple[float, float] = UNBOUNDED) -> In
     return mean_of_strata([values], bounds)
 
 
+def mean_rate(successes: np.ndarray, trials: np.ndarray) -> Interval:
+    """Mean success rate of seeds, by each one's successes in so many trials: Student-t over seeds,
+    and never narrower than Wilson's interval of all trials together, since seeds can agree by
+    chance, above all near 0 and 1."""
+    between = student_t(successes / trials, SHARE)
+    within = wilson(int(successes.sum()), int(trials.sum()))
+    return Interval(between.value, min(between.low, within.low), max(between.high, within.high))
+
+
 def mean_of_strata(
     strata: Sequence[np.ndarray], bounds: tuple[float, float] = UNBOUNDED
 ) -> Interval:

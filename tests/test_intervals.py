@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ella.intervals import Interval, mean_of_strata, student_t, wilson
+from ella.intervals import Interval, mean_of_strata, mean_rate, student_t, wilson
 
 SEEDS = 8
 SAMPLES = 6_000
@@ -87,6 +87,21 @@ def test_student_t_cannot_cover_what_no_seed_shows():
     fails = generator.uniform(size=(SAMPLES, SEEDS)) < 0.1
     one_in_ten = np.where(fails, 0.05, 0.95 + generator.normal(0, 0.01, fails.shape))
     assert 0.54 < share_covered(map(student_t, one_in_ten), 0.86) < 0.6
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.99, 0.999])
+def test_a_rate_is_covered_also_where_seeds_agree_by_chance(rate):
+    trials = np.full(SEEDS, 100)
+    samples = np.random.default_rng(0).binomial(100, rate, (1_000, SEEDS))
+    found = [mean_rate(successes, trials) for successes in samples]
+    assert share_covered(found, rate) >= LEAST_COVERAGE
+    if rate == 0.999:
+        assert share_covered(map(student_t, samples / 100), rate) < 0.6
+
+
+def test_a_rate_of_unlike_seeds_has_the_interval_of_their_spread():
+    rates, trials = np.array([0.2, 0.5, 0.6, 0.9]), np.array([1_000, 1_000, 1_000, 500])
+    assert mean_rate(rates * trials, trials) == student_t(rates, (0, 1))
 
 
 @pytest.mark.parametrize("names", [("high", "low"), ("normal", "uniform", "high", "low") * 2])

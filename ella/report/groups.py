@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ella.intervals import Interval, mean_rate
 from ella.report import statistics
 from ella.report.method_styles import drawn_columns, is_default_of_task, method_label
 from ella.report.palette import ordered
@@ -51,16 +52,19 @@ class Group:
         return self.measures[SUCCESS]
 
 
-def success_alone(group: Group, backend: Backend, mode: Mode) -> np.ndarray | None:
-    """float[seeds]: success of the final policies on fresh levels; None where a seed has none."""
-    found: dict[int, float] = {}
+def success_alone(group: Group, backend: Backend, mode: Mode) -> Interval | None:
+    """Success of the final policies on fresh levels; None where a seed played none."""
+    found: dict[int, tuple[int, int]] = {}
     for run in group.runs:
         if backend in run.evaluations:
-            rates = run.evaluations[backend].success[mode]
-            found |= {seed: rate for seed, rate in rates.items() if seed in run.series}
+            evaluation = run.evaluations[backend]
+            for seed, rate in evaluation.success[mode].items():
+                if seed in run.series:
+                    found[seed] = (round(rate * evaluation.episodes), evaluation.episodes)
     if any(seed not in found for seed in group.seeds):
         return None
-    return np.array([found[seed] for seed in group.seeds])
+    successes, trials = np.array([found[seed] for seed in group.seeds]).T
+    return mean_rate(successes, trials)
 
 
 def final_success(group: Group, until: float) -> np.ndarray:

@@ -160,10 +160,10 @@ class Summary:
             reached,
             tuple(ratios),
             {
-                (backend, mode): student_t(rates, SHARE)
+                (backend, mode): found
                 for backend in BACKENDS
                 for mode in MODES
-                if (rates := success_alone(group, backend, mode)) is not None
+                if (found := success_alone(group, backend, mode)) is not None
             },
         )
 

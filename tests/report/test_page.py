@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from ella.cli import main
+from ella.intervals import wilson
 from ella.report.figures import write_figures
 from ella.report.page import asset, render
 from ella.report.summary import summarise
@@ -61,6 +62,8 @@ def test_what_policies_do_alone_comes_first(write_run, tmp_path):
     assert found["PPO"]["ella", "greedy"].value == pytest.approx(0.15)
     keep_success(shaped, (0.9, 0.9, 0.9))
     keep_success(shaped, (0.8, 0.8, 0.8), backend="minigrid")
+    found = {result.group.label: result.alone for result in summarise([tmp_path]).results}
+    assert found["ELLA"]["ella", "sampled"] == wilson(270, 300), "seeds agree, levels do not"
     text = render(summarise([tmp_path]))
     assert re.search("seeds</th><th>alone on fresh levels</th><th>alone in minigrid</th>", text)
     assert "90.0 %" in text
