@@ -11,9 +11,14 @@ import pytest
 
 from ella.cli import main
 from ella.episodes import run_artefacts
+from ella.offline.settings import TerminationTrainingSettings
+from ella.offline.termination import find_termination
 from ella.runs.config_file import read_run
 from ella.runs.metrics import read_rows
+from ella.settings_table import updated
+from ella.shaping.low_level import low_level_tasks
 from ella.training.assembly import build_shaper
+from ella.world.tasks import find
 
 CLASSIFIER = {
     "episodes": 64,
@@ -57,6 +62,12 @@ SETTINGS = {
     "log": {"every": 2 * 80, "tensorboard": False},
 }  # fmt: skip
 
+CLASSIFIER_WORDS = [
+    *("--episodes", "64", "--validation-episodes", "64", "--batch", "32"),
+    *("--max-steps", "20", "--evaluate-every", "10", "--network.variant", "onehot"),
+    *("--network.width", "8", "--network.instruction-width", "8", "--network.head-width", "8"),
+    *("--network.blocks", "1"),
+]
 PUT = "put the red key next to the blue ball"
 
 
@@ -97,20 +108,42 @@ def test_a_run_measures_what_it_pays_for(trained):
 @pytest.mark.slow
 def test_the_offline_stage_is_recalled_by_name_of_either_task(trained, folder, capsys):
     files = sorted((folder / "cache").iterdir())
-    words = [
-        *("--episodes", "64", "--validation-episodes", "64", "--batch", "32"),
-        *("--max-steps", "20", "--evaluate-every", "10", "--network.variant", "onehot"),
-        *("--network.width", "8", "--network.instruction-width", "8", "--network.head-width", "8"),
-        *("--network.blocks", "1"),
-    ]
     for task in ("putnext-room", "goto-room"):
-        assert main(["offline", task, *words, "--json"]) == 0
+        assert main(["offline", task, *CLASSIFIER_WORDS, "--json"]) == 0
         said = capsys.readouterr()
         record = json.loads(said.out)
         assert record["task"] == "goto-room"
         assert record["kinds"].keys() == {"goto"}
         assert "training the termination classifier" not in said.err
     assert sorted((folder / "cache").iterdir()) == files
+
+
+@pytest.mark.thorough
+def test_the_offline_stage_of_several_tiers_is_the_one_that_training_finds(folder, capsys):
+    names = ("goto-room", "pick-maze")
+    words = ["offline", "putnext-room", "--low-level", *names, *CLASSIFIER_WORDS, "--json"]
+    assert main(words) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["task"] == "goto-room+pick-maze"
+    assert record["kinds"].keys() == {"goto", "pickup"}
+    settings = updated(TerminationTrainingSettings(), CLASSIFIER, where="settings")
+    found = find_termination(low_level_tasks(find("putnext-room"), names), settings)
+    assert "training" not in capsys.readouterr().err
+    assert found.record["accuracy"] == record["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("goto-room", "goto-room"), "one is named twice"),
+        (("goto-roo",), "did you mean goto-room"),
+        (("sequence-maze",), "must have sentences of one clause"),
+    ],
+)
+def test_tiers_that_cannot_be_are_one_line(names, said, capsys):
+    assert main(["offline", "putnext-room", "--low-level", *names]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
 
 
 @pytest.mark.thorough

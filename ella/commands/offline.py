@@ -23,6 +23,9 @@ class Arguments:
 
     task: Annotated[str, Positional("TASK")]
     """Name of a low-level task, or of a high-level one, whose low-level task is then used."""
+    low_level: tuple[str, ...] = ()
+    """Low-level tasks whose instructions it is to judge together, instead of the one of TASK; as
+    `ella train --ella-solvent.low-level`."""
     examples: Path | None = None
     """File of labelled examples (.npz) to train on instead of the expert's episodes; its format is
     in docs/offline.md."""
@@ -43,19 +46,21 @@ def run(arguments: Arguments, typed: Mapping[str, Any]) -> None:
     settings = updated(TerminationTrainingSettings(), typed, where="options")
     import jax
 
-    from ella.offline.termination import assess_on_task, termination_classifier
+    from ella.offline.termination import assess_on_task, find_termination
+    from ella.shaping.low_level import low_level_tasks
     from ella.world import tasks
 
     spec = tasks.find(arguments.task)
     elsewhere = [tasks.find(name) for name in arguments.on]
-    low_level = tasks.find(spec.low_level) if spec.low_level else spec
-    trained = termination_classifier(low_level, settings, examples=arguments.examples)
+    names = arguments.low_level or (spec.low_level or spec.name,)
+    low_level = low_level_tasks(spec, names)
+    trained = find_termination(low_level, settings, examples=arguments.examples)
     record = dict(trained.record)
     if elsewhere:
         key = jax.random.key(settings.seed)
         record["on"] = {task.name: assess_on_task(trained, task, key=key) for task in elsewhere}
     if arguments.json:
-        sys.stdout.write(json.dumps({"task": low_level.name, **record}, indent=2) + "\n")
+        sys.stdout.write(json.dumps({"task": "+".join(names), **record}, indent=2) + "\n")
         return
     for name, value in record.items():
         sys.stdout.write(f"{name}: {json.dumps(value)}\n")
