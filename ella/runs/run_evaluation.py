@@ -93,6 +93,8 @@ def read_evaluation(run: Path, backend: Backend) -> RunEvaluation | None:
             success[row["mode"]][int(row["seed"])] = rate
         frames = {int(row["frames"]) for row in table["results"]}
         episodes, seed = int(table["episodes"]), int(table["seed"])
+        if episodes < 1:
+            raise ValueError
         found = RunEvaluation(episodes, seed, min(frames), success)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{path.name} is damaged; ella eval --save writes it again") from error

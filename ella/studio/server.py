@@ -55,7 +55,7 @@ class StudioServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Says nothing where nobody waits for the answer: the page has gone, or the server ends."""
-        error = sys.exc_info()[1]
+        error = sys.exception()
         # Ctrl-C closes the connection of a request whose thread is just starting.
         gone = isinstance(error, OSError) and error.errno == errno.EBADF
         if not (self.closed or gone or isinstance(error, ConnectionError)):

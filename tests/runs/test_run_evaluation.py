@@ -60,6 +60,11 @@ def test_what_is_damaged_is_one_line(tmp_path, rows):
         read_evaluation(kept(tmp_path, rows), "ella")
 
 
+def test_an_evaluation_of_no_episodes_is_damaged(tmp_path):
+    with pytest.raises(InputError, match="ella eval --save writes it again"):
+        read_evaluation(kept(tmp_path, [row("greedy"), row("sampled")], episodes=0), "ella")
+
+
 def test_it_is_kept_in_runs_alone(tmp_path, capsys):
     with pytest.raises(InputError, match="is not a run"):
         keep_evaluation(tmp_path, {"episodes": 8, "backend": "ella", "results": []})
