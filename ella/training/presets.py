@@ -53,7 +53,7 @@ PRESETS = {
     ),
     "wide-8gb": TrainingSettings(
         frames=40_000_000,
-        ppo=replace(WIDE_PPO, num_envs=512),
+        ppo=replace(WIDE_PPO, num_envs=512, minibatch_frames=2_560),
         log=LogSettings(every=409_600, checkpoint_every=8_192_000),
     ),
     "small": TrainingSettings(frames=400_000, ppo=SMALL_PPO, log=SMALL_LOG),
