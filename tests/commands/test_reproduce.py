@@ -52,10 +52,20 @@ def test_rows_change_what_their_figure_is_about(tmp_path):
     assert budgets == {15_000, 2000, 500, 100}
 
 
-@pytest.mark.parametrize("task", ["unlock-maze", "openpick-maze"])
-def test_the_ablation_switches_one_part_on_or_off(tmp_path, task):
-    ella, *runs, solvent = planned_runs("ablation", "short", tmp_path, only_tasks=[task])
-    assert len(runs) == 2 * len(PARTS)
+@pytest.mark.parametrize(
+    ("figure", "task", "directions", "episodes"),
+    [
+        ("ablation", "unlock-maze", 2, 15_000),
+        ("ablation", "openpick-maze", 2, 15_000),
+        ("ablation-budget", "openpick-maze", 1, 500),
+    ],
+)
+def test_an_ablation_switches_one_part_on_or_off(tmp_path, figure, task, directions, episodes):
+    ella, *runs, solvent = planned_runs(figure, "short", tmp_path, only_tasks=[task])
+    assert len(runs) == directions * len(PARTS)
+    assert {run.settings.method.termination.episodes for run in (ella, *runs, solvent)} == {
+        episodes
+    }
     none, every = (flat(to_json(run.resolved().settings.method)) for run in (ella, solvent))
     assert none.keys() == every.keys()
     parts = [
@@ -66,7 +76,7 @@ def test_the_ablation_switches_one_part_on_or_off(tmp_path, task):
     differing = {name for name in none if none[name] != every[name]}
     # What the bound is computed from follows from the labels.
     assert set.union(*parts) == differing - {"max_completions"}
-    for run, part in zip(runs, [*parts, *parts], strict=True):
+    for run, part in zip(runs, parts * directions, strict=True):
         found = flat(to_json(run.resolved().settings.method))
         only = "only" in run.directory.name
         expected = {name: every[name] if (name in part) == only else none[name] for name in none}
@@ -76,7 +86,7 @@ def test_the_ablation_switches_one_part_on_or_off(tmp_path, task):
 
 def test_figures_without_ppo_compare_with_ella():
     with_ella = {name for name, figure in FIGURES.items() if figure.baseline == "ella"}
-    assert with_ella == {"relevance", "classifiers", "ablation"}
+    assert with_ella == {"relevance", "classifiers", "ablation", "ablation-budget"}
     assert {figure.baseline for figure in FIGURES.values()} == {"ella", None}
 
 
