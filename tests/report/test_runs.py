@@ -304,6 +304,17 @@ def test_variants_of_the_baseline_are_told(write_run, tmp_path):
     ) in summary.warnings
 
 
+def test_without_ppo_the_report_says_what_it_can_compare_with(write_run, tmp_path):
+    for bonus in (0.25, 2.0):
+        write_run(tmp_path / str(bonus), method="ella", ella={"bonus": bonus})
+    write_run(tmp_path / "ride", method="ride")
+    summary = summarise([tmp_path])
+    assert summary.baseline is None
+    said = "no run of PPO, so nothing is compared; --baseline can name 'ELLA', 'RIDE'"
+    assert said in summary.warnings
+    assert summarise([tmp_path], baseline="RIDE").baseline == "RIDE"
+
+
 def test_variants_are_in_the_order_of_their_numbers():
     labels = ["ELLA, bonus=10.0", "mine", "ELLA, bonus=2.0", "ELLA", "PPO", "ELLA, bonus=0.25"]
     expected = ["PPO", "ELLA", "ELLA, bonus=0.25", "ELLA, bonus=2.0", "ELLA, bonus=10.0", "mine"]
