@@ -277,8 +277,9 @@ def _baseline(groups: Sequence[Group], named: str | None) -> tuple[str | None, l
     if not variants and named is not None:
         raise unknown_name("baseline", named, _known_baselines(groups))
     if not variants:
-        others = ", ".join(f"'{one}'" for one in dict.fromkeys(one.split(",")[0] for one in labels))
-        return None, [f"no run of {asked}, so nothing is compared; --baseline can name {others}"]
+        methods = dict.fromkeys(label.split(",")[0] for label in labels)
+        listed = ", ".join(f"'{one}'" for one in methods)
+        return None, [f"no run of {asked}, so nothing is compared; --baseline can name {listed}"]
     chosen = asked if asked in variants else variants[0]
     warnings = []
     if chosen != asked and len(variants) > 1:
