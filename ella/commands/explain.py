@@ -14,7 +14,7 @@ from ella.errors import InputError
 logger = logging.getLogger(__name__)
 
 COLUMNS = (
-    "relevance: the classifier's probability; relevant: above 0.5; in D: completed in every "
+    "relevance: the classifier's probability; relevant: paid for; in D: completed in every "
     "success so far, by the online dataset D that the classifier learns from; oracle: truly "
     "supports the instruction"
 )
@@ -71,7 +71,7 @@ def run(arguments: Arguments) -> None:
         table.add_row(
             judgement.text,
             f"{judgement.probability:.3f}",
-            _tick(judgement.probability > 0.5),
+            _tick(judgement.relevant),
             _tick(judgement.in_dataset),
             _tick(judgement.oracle),
         )

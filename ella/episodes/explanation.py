@@ -11,10 +11,10 @@ from ella.shaping import relevance_dataset
 from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance import AbstractRelevance
+from ella.trajectory import InstructionTable
 from ella.world.language import Language
 from ella.world.tasks import TaskSpec
 
-RELEVANT = 0.5
 MOST_LISTED = 4
 """Low-level instructions named in one line of text."""
 
@@ -25,7 +25,9 @@ class Judgement:
 
     text: str
     probability: float
-    """The relevance judge's; 0 or 1 for an oracle. Relevant if above `RELEVANT`."""
+    """The relevance judge's; 0 or 1 for an oracle."""
+    relevant: bool
+    """Whether it is paid for: the judge has a threshold of its own."""
     in_dataset: bool
     """Whether every success so far, as far as D remembers, completed it."""
     oracle: bool
@@ -44,7 +46,7 @@ class Explanation:
     @property
     def paid_for(self) -> tuple[str, ...]:
         """The low-level instructions that earn the bonus."""
-        return tuple(one.text for one in self.judgements if one.probability > RELEVANT)
+        return tuple(one.text for one in self.judgements if one.relevant)
 
     def __str__(self) -> str:
         paid = self.paid_for
@@ -57,14 +59,16 @@ class Explanation:
 
 
 def explain(spec: TaskSpec, shaper: EllaShaper, state: EllaState, text: str) -> Explanation:
-    """What ELLA makes of one instruction. `state` is one seed's; an unknown text is an error."""
+    """What ELLA makes of one instruction. `state` is one seed's, as of one environment; an unknown
+    text is an error."""
     language = spec.language
     instruction_id = language.find(text)
     low = shaper.low_level or low_level_of(spec).language
     found = _look_up(shaper.relevance, state, spec, low, np.array([instruction_id], np.int32))
-    probability, members, truth = (np.asarray(part)[0] for part in found)
+    probability, relevant, members, truth = (np.asarray(part)[0] for part in found)
+    told = [relevant, members, truth]
     judgements = [
-        Judgement(low.text(i), float(probability[i]), bool(members[i]), bool(truth[i]))
+        Judgement(low.text(i), float(probability[i]), *(bool(part[i]) for part in told))
         for i in range(low.num_ids)
     ]
     judgements.sort(key=lambda judgement: -judgement.probability)
@@ -78,11 +82,12 @@ def _look_up(
     spec: TaskSpec,
     low: Language,
     ids: Int32[Array, " N"],
-) -> tuple[Float[Array, "N L"], Bool[Array, "N L"], Bool[Array, "N L"]]:
-    """(probability of relevance, membership in D, true relevance) of every pair."""
-    probability = relevance.probability(state.relevance, ids)
+) -> tuple[Float[Array, "N L"], Bool[Array, "N L"], Bool[Array, "N L"], Bool[Array, "N L"]]:
+    """(probability of relevance, whether it is paid for, membership in D, true relevance) of every
+    pair."""
+    instructions = InstructionTable(ids, spec.language.tokens(ids))
     members = relevance_dataset.decompositions(state.dataset, ids, low.num_ids)
-    return probability, members, oracle_relevance(spec, ids, low)
+    return *_judge(relevance, state, instructions), members, oracle_relevance(spec, ids, low)
 
 
 def spread_instructions(language: Language, most: int) -> np.ndarray:
@@ -102,3 +107,23 @@ def _probability(
     relevance: AbstractRelevance, state: PyTree, ids: Int32[Array, " N"]
 ) -> Float[Array, "N L"]:
     return relevance.probability(state, ids)
+
+
+def judged(
+    shaper: EllaShaper, state: EllaState, instructions: InstructionTable
+) -> tuple[np.ndarray, np.ndarray]:
+    """(float32[N, L] probabilities of relevance, bool[N, L] what is paid for) of instructions;
+    `state` is one seed's, as of one environment."""
+    probability, relevant = _judge_once(shaper.relevance, state, instructions)
+    return np.asarray(probability), np.asarray(relevant)
+
+
+def _judge(
+    relevance: AbstractRelevance, state: EllaState, instructions: InstructionTable
+) -> tuple[Float[Array, "N L"], Bool[Array, "N L"]]:
+    everything = relevance.pays_everything(state.steps[None], 1)
+    relevant = relevance.relevant(state.relevance, instructions) | everything[:, None]
+    return relevance.probability(state.relevance, instructions.ids), relevant
+
+
+_judge_once = jit_for_few_calls(_judge)

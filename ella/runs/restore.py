@@ -1,7 +1,7 @@
 """Reads a run as it stands, also while it trains: nothing is trained and nothing is written."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import equinox as eqx
@@ -69,6 +69,7 @@ class LearnedElla:
     spec: TaskSpec
     shaper: EllaShaper
     state: EllaState
+    """As of one environment that had taken all of the seed's steps; the ledger is the run's."""
     source: str
     """Where it was read from, for a log line."""
 
@@ -80,15 +81,21 @@ def learned_ella(directory: Path, seed_index: int = 0) -> LearnedElla:
     if _checkpoints(directory, spec, settings).paths():
         restored = restore_run(directory)
         source = f"its newest checkpoint, at {restored.frames:,} frames a seed"
-        return LearnedElla(spec, *restored.ella(seed_index), source)
+        shaper, state = restored.ella(seed_index)
+        return LearnedElla(spec, shaper, _as_of_one(state, settings), source)
     judging = _judging_shaper(spec, settings)
     name = _ella_part(judging)
     if name is None:
         raise _without_ella(settings)
-    shaper = judging.parts[name] if isinstance(judging, Sum) else judging
-    assert isinstance(shaper, EllaShaper)
+    part = judging.parts[name] if isinstance(judging, Sum) else judging
+    assert isinstance(part, EllaShaper)
     source = "exported without its termination classifier, so views tell what is completed"
-    return LearnedElla(spec, *load_relevance(directory, spec, shaper), source)
+    shaper, state = load_relevance(directory, spec, part)
+    return LearnedElla(spec, shaper, _as_of_one(state, settings), source)
+
+
+def _as_of_one(state: EllaState, settings: TrainingSettings) -> EllaState:
+    return replace(state, steps=state.steps * settings.ppo.num_envs)
 
 
 def has_ella(directory: Path) -> bool:

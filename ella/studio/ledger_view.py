@@ -7,13 +7,13 @@ import jax
 import numpy as np
 
 from ella.compilation import jit_for_few_calls
-from ella.episodes.explanation import relevance_map
+from ella.episodes.explanation import judged
 from ella.episodes.payments import empty_ledger, episode_trajectory
 from ella.shaping.ella import Account, EllaShaper, EllaState, ella_shaper
 from ella.shaping.oracle import low_level_of
 from ella.shaping.relevance import OracleRelevance
 from ella.shaping.termination import visible_termination
-from ella.trajectory import Trajectory
+from ella.trajectory import InstructionTable, Trajectory
 from ella.world.state import Timestep
 from ella.world.tasks import TaskSpec
 
@@ -41,7 +41,7 @@ class LedgerView:
     """Completions and payments of the running episode; `begin` it with every reset."""
 
     def __init__(self, spec: TaskSpec, judges: Judges) -> None:
-        self.language = low_level_of(spec).language
+        self.language = judges.shaper.low_level or low_level_of(spec).language
         self._judges = judges
 
     def begin(self, timestep: Timestep) -> None:
@@ -52,8 +52,12 @@ class LedgerView:
         self._is_first = True
         self.completed = np.zeros(count, bool)
         self.paid = np.zeros(count, bool)
-        ids = np.asarray(timestep.observation.instruction_id)[None]
-        self.relevance = relevance_map(shaper, state, ids)[0]
+        seen = timestep.observation
+        instructions = InstructionTable(
+            *jax.device_put((np.asarray(seen.instruction_id)[None], np.asarray(seen.mission)[None]))
+        )
+        found = judged(shaper, state, instructions)
+        self.relevance, self.relevant = (part[0] for part in found)
 
     def step(self, before: Timestep, action: int, after: Timestep) -> tuple[list[str], float]:
         """(the low-level instructions a bonus is paid for, the bonus) of one step. What `before`
@@ -76,6 +80,7 @@ class LedgerView:
             {
                 "text": self.language.text(int(i)),
                 "relevance": round(float(self.relevance[i]), 3),
+                "relevant": bool(self.relevant[i]),
                 "completed": bool(self.completed[i]),
                 "paid": bool(self.paid[i]),
             }

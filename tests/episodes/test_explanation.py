@@ -9,7 +9,7 @@ from ella.world.tasks import find
 
 def explanation(*probabilities: float) -> Explanation:
     judgements = tuple(
-        Judgement(f"go to {index}", probability, in_dataset=False, oracle=False)
+        Judgement(f"go to {index}", probability, probability > 0.5, in_dataset=False, oracle=False)
         for index, probability in enumerate(probabilities)
     )
     return Explanation("open the red door", seen=True, judgements=judgements)

@@ -64,7 +64,7 @@ function show(now) {
 }
 
 function row(low) {
-  const classes = [low.relevance > 0.5 ? "relevant" : "", low.paid ? "paid" : ""];
+  const classes = [low.relevant ? "relevant" : "", low.paid ? "paid" : ""];
   const made = element("tr", "", classes.join(" ").trim());
   const marks = [low.completed ? "✓" : "", low.paid ? "✓" : ""];
   made.append(...[low.text, low.relevance.toFixed(2), ...marks].map((text) => element("td", text)));
