@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 HELD_OUT_SHARE = 0.1
 """Of a user's examples, for validation."""
 ORDINARY = 1
-"""Folded into the seed for ordinary views, which no other draw shares."""
+"""Folded into the seed for ordinary views, which are not the expert's."""
 LEAST_RECALL = 0.5
 """A threshold that leaves less of the completions is warned of."""
 
