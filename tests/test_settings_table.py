@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+import ella
 from ella.errors import InputError
 from ella.runs.config_file import read_config, read_run, write_config
 from ella.schedule import whole_iterations
 from ella.settings_table import merged
 from ella.training import presets
 from ella.training.settings import LogSettings, TrainingSettings, from_table, to_table
+from ella.world import tasks
 from ella.world.tasks import find
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -32,6 +34,40 @@ def test_a_file_may_name_a_few_settings_only(tmp_path):
     assert spec is None
     assert (settings.seeds, settings.frames, settings.ppo.epochs) == (2, 5, 1)
     assert isinstance(settings.ppo.learning_rate, float)
+
+
+def test_a_configuration_brings_every_task_that_it_names(tmp_path, monkeypatch):
+    """As a later process reads it, which knows none of the tasks that this one registered."""
+    before = dict(tasks.TASKS)
+    own = [replace(find("goto-room"), name=f"own-{index}", room_size=6) for index in range(4)]
+    monkeypatch.setattr(tasks, "TASKS", before | {task.name: task for task in own})
+    spec = replace(find("putnext-room"), name="mine", low_level="own-0")
+    method = ella.ELLA(low_level=("own-1", "goto-room")) + ella.RIDE()
+    settings = TrainingSettings(method=method, also=("own-2:2", "own-1", "goto-maze"))
+    settings = settings.resolved(spec)
+    write_config(tmp_path, spec, settings)
+
+    monkeypatch.setattr(tasks, "TASKS", dict(before))
+    assert read_run(tmp_path) == (spec, settings)
+    assert tasks.TASKS.keys() - before.keys() == {"own-0", "own-1", "own-2"}
+    assert [find(task.name) for task in own[:3]] == own[:3]
+
+    monkeypatch.setattr(tasks, "TASKS", before | {"own-2": replace(own[2], room_size=7)})
+    with pytest.raises(InputError, match="named_tasks: a different task named 'own-2' exists"):
+        read_run(tmp_path)
+    table = json.loads((tmp_path / "config.json").read_text())
+    for rows, message in (({}, "expected a list of tasks"), ([3], "expected a table with a name")):
+        (tmp_path / "config.json").write_text(json.dumps({**table, "named_tasks": rows}))
+        with pytest.raises(
+            InputError, match=f"named_tasks: {message}|named_tasks: task: {message}"
+        ):
+            read_run(tmp_path)
+
+    # Files of earlier versions have no such rows.
+    del table["named_tasks"]
+    (tmp_path / "config.json").write_text(json.dumps(table))
+    monkeypatch.setattr(tasks, "TASKS", before | {task.name: task for task in own})
+    assert read_run(tmp_path) == (spec, settings)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,18 @@ class LEARN(Method):
     colour: ClassVar[tuple[str, str]] = ("#009e73", "#2cc79a")
     order: ClassVar[int] = 10
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "small": {"training": {"episodes": 2000, "epochs": 20, "network": {"width": 32}}},
+        "small": {
+            "training": {
+                "episodes": 2000, "batch": 256, "epochs": 20, "learning_rate": 1e-3,
+                "network": {"width": 32},
+            }
+        },
+        "laptop": {
+            "training": {
+                "episodes": 2000, "batch": 256, "epochs": 20, "learning_rate": 2e-3,
+                "network": {"width": 16},
+            }
+        },
         "smoke": {
             "training": {
                 "episodes": 64, "validation_episodes": 16, "batch": 64, "epochs": 2,

@@ -169,9 +169,10 @@ def draw_batch(
     data: _Data, batch: int, exclusive: bool, num_low_level: int, *, key: PRNGKeyArray
 ) -> tuple[UInt8[Array, "B 7 7 3"], Int32[Array, " B"], Int32[Array, " B"]]:
     """Images, instructions and labels: half positive; the rest negative, half of that by a
-    mismatched instruction on a positive image where examples are exclusive."""
+    mismatched instruction on a positive image where examples are exclusive and there is another
+    instruction."""
     positive = batch // 2
-    mismatched = (batch - positive) // 2 if exclusive else 0
+    mismatched = (batch - positive) // 2 if exclusive and num_low_level > 1 else 0
     negative = batch - positive - mismatched
     keys = jax.random.split(key, 4)
     chosen = jax.random.randint(keys[0], (positive,), 0, data.done_ids.size)
@@ -222,7 +223,7 @@ def _balanced_accuracy(
     own = jnp.take_along_axis(on_done, held_out.done_ids[:, None], axis=-1)
     before = jnp.take_along_axis(on_undone, held_out.undone_ids[:, None], axis=-1)
     recall, specificity = own.mean(), 1 - before.mean()
-    if exclusive:
+    if exclusive and tokens.shape[0] > 1:
         others = ~variants[held_out.done_ids]
         silent = (~on_done & others).sum() / jnp.maximum(others.sum(), 1)
         specificity = (specificity + silent) / 2
@@ -269,7 +270,7 @@ def assess(
         before = share(~on_undone[before_rows, examples.undone_ids[before_rows]])
         found = {"recall": recall, "specificity_before": before}
         specificity = before
-        if examples.exclusive:
+        if examples.exclusive and language.num_ids > 1:
             found["specificity_mismatch"] = share(~on_done[others])
             found["variants_agree"] = share(on_done[siblings])
             specificity = middle(before, found["specificity_mismatch"])

@@ -1,6 +1,7 @@
 """config.json: the task and the resolved settings of a run; users write such files too."""
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,43 @@ FIRST_VERSION = 1
 LOW_LEVEL = "low_level_task"
 """The row of the task that the run's task names as its low level, so that the file needs no other
 source; files without it rest on the tasks known by name."""
+NAMED = "named_tasks"
+"""The rows of the tasks that the settings name, for the same reason; absent where they name no
+task."""
 SECOND_VERSION = 2
 """Counted the iterations of schedules; today's counts their frames."""
 READABLE_VERSIONS = (FIRST_VERSION, SECOND_VERSION, FORMAT_VERSION)
 
 
 def write_config(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> None:
-    """Save the resolved configuration."""
+    """Save the resolved configuration, with the row of every task that it names."""
     table = {"format_version": FORMAT_VERSION, "task": to_json(spec)}
-    if spec.low_level is not None:
-        with suppress(InputError):  # Only methods with an offline stage need it to be known.
-            table[LOW_LEVEL] = to_json(find(spec.low_level))
+    # Only methods with an offline stage need the low level to be known.
+    if spec.low_level is not None and (low := _rows([spec.low_level])):
+        table[LOW_LEVEL] = low[0]
+    if named := _rows(_named_tasks(settings)):
+        table[NAMED] = named
     table |= to_table(settings.resolved(spec))
     write_durably(directory / CONFIG_FILE, json.dumps(table, indent=2) + "\n")
+
+
+def _named_tasks(settings: TrainingSettings) -> list[str]:
+    """Tasks that are trained on as well, and those that methods take low-level instructions from,
+    each once."""
+    names = [word.partition(":")[0] for word in settings.also]
+    for part in settings.method.parts:
+        low_level = part.values().get("low_level")
+        names += low_level if isinstance(low_level, tuple) else ()
+    return list(dict.fromkeys(names))
+
+
+def _rows(names: Iterable[str]) -> list[dict[str, Any]]:
+    """The rows of the tasks that are known."""
+    rows = []
+    for name in names:
+        with suppress(InputError):
+            rows.append(to_json(find(name)))
+    return rows
 
 
 def read_config(
@@ -60,19 +85,28 @@ def current_table(table: dict[str, Any], *, where: str) -> tuple[TaskSpec | None
             f"{where} has format version {version}, this version of ella reads {FORMAT_VERSION}"
         )
     if LOW_LEVEL in table:
-        _make_known(task_of(table[LOW_LEVEL], where=where), where)
+        _make_known(table[LOW_LEVEL], f"{where}: {LOW_LEVEL}")
+    for row in _listed(table.get(NAMED, []), f"{where}: {NAMED}"):
+        _make_known(row, f"{where}: {NAMED}")
     task = table.get("task")
-    other = ("format_version", "task", LOW_LEVEL)
+    other = ("format_version", "task", LOW_LEVEL, NAMED)
     settings = {key: part for key, part in table.items() if key not in other}
     return (None if task is None else task_of(task, where=where)), settings
 
 
-def _make_known(spec: TaskSpec, where: str) -> None:
+def _listed(rows: Any, where: str) -> list[Any]:
+    if not isinstance(rows, list):
+        raise InputError(f"{where}: expected a list of tasks, found {rows!r}")
+    return rows
+
+
+def _make_known(row: Any, where: str) -> None:
     """Register a task that only a file describes."""
+    spec = task_of(row, where=where)
     try:
         register(spec)
     except InputError as error:
-        raise InputError(f"{where}: {LOW_LEVEL}: {error}") from error
+        raise InputError(f"{where}: {error}") from error
 
 
 def read_run(directory: Path) -> tuple[TaskSpec, TrainingSettings]:

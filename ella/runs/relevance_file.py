@@ -29,18 +29,21 @@ from ella.world.tasks import TaskSpec
 RELEVANCE_FILE = "relevance.safetensors"
 KIND = "relevance"
 FORMAT_VERSION = 2
-LEFT_OUT = ("ledger.", "relevance.optimiser.")
-"""What only training needs."""
+LEDGER, OPTIMISER = "ledger.", ".optimiser."
+"""In the names of what only training needs, which is left out; where beliefs are learned, the
+optimiser lies deeper in the state."""
+CLASSIFIER = ".classifier."
+"""In the names of weights. Other floats may be counts, and half precision ends at 65,504."""
 TABLE, SEEN = "dataset.members", "dataset.seen"
 """D, and the ids of the instructions in it: only their rows are written."""
 
 
 def save_relevance(directory: Path, state: EllaState) -> None:
-    """Write one seed's file; weights in half precision."""
+    """Write one seed's file; the classifier's weights in half precision."""
     arrays = {
-        name: np.asarray(array, np.float16) if array.dtype == np.float32 else np.asarray(array)
+        name: np.asarray(array, np.float16 if _is_weight(name, array) else array.dtype)
         for name, array in named_arrays(state).items()
-        if not name.startswith(LEFT_OUT)
+        if not _is_left_out(name)
     }
     arrays[SEEN] = np.flatnonzero(arrays[TABLE].any(axis=-1)).astype(np.int32)
     arrays[TABLE] = arrays[TABLE][arrays[SEEN]]
@@ -66,11 +69,20 @@ def load_relevance(
     return judged, jax.device_put(state)
 
 
+def _is_left_out(name: str) -> bool:
+    return name.startswith(LEDGER) or OPTIMISER in name
+
+
+def _is_weight(name: str, array: Any) -> bool:
+    return CLASSIFIER in name and array.dtype == np.float32
+
+
 def _zeros(like: Any) -> dict[str, np.ndarray]:
+    """What files leave out."""
     return {
         name: np.zeros(leaf.shape, leaf.dtype)
         for name, leaf in named_arrays(like).items()
-        if name.startswith(LEFT_OUT)
+        if _is_left_out(name)
     }
 
 

@@ -48,14 +48,15 @@ class Policy:
     def save(
         self, path: Path | str, *, dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     ) -> None:
-        """Write `path`.safetensors, the network's weights as `dtype`."""
+        """Write `path`, with .safetensors appended unless it ends so; the network's weights as
+        `dtype`."""
         arrays = named_arrays(_tree(self.network, self.statistics))
         for name, array in arrays.items():
             # The statistics hold counts of frames, too large for float16.
             if name.startswith("network.") and array.dtype == np.float32:
                 arrays[name] = np.asarray(array).astype(jnp.dtype(dtype))
         save_arrays(
-            Path(path).with_suffix(SUFFIX),
+            _with_ending(Path(path)),
             arrays,
             kind=KIND,
             version=FORMAT_VERSION,
@@ -71,9 +72,7 @@ class Policy:
 
 def read_policy(path: Path | str) -> Policy:
     """The policy in a file; weights of half precision become float32."""
-    named, path = path, Path(path).with_suffix(SUFFIX)
-    if not path.is_file():
-        raise InputError(f"{named} is neither the directory of a run nor a policy file")
+    path = _policy_file(Path(path))
     found, where = _load(path), str(path)
     if found.table.get("vocabulary") != list(VOCABULARY):
         raise InputError(f"{where}: the policy was trained with another vocabulary")
@@ -86,6 +85,26 @@ def read_policy(path: Path | str) -> Policy:
         seed=_whole_number(found.table, "seed", where),
         frames=_whole_number(found.table, "frames", where),
     )
+
+
+def _with_ending(path: Path) -> Path:
+    """Appended, not replaced: in `lambda0.25` the dot begins no suffix."""
+    return path if path.name.endswith(SUFFIX) else path.with_name(path.name + SUFFIX)
+
+
+def _policy_file(named: Path) -> Path:
+    """The file of a policy that is named with or without its ending, or by the JSON file beside one
+    of format version 1."""
+    path = _with_ending(named)
+    if not path.is_file() and named.suffix == ".json":
+        path = named.with_suffix(SUFFIX)
+    if path.is_file():
+        return path
+    message = f"{named} is neither the directory of a run nor a policy file"
+    # Earlier versions took what follows a name's last dot for its suffix.
+    if named.suffix and (earlier := named.with_suffix(SUFFIX)).is_file():
+        message += f"; an earlier version of ella may have saved it as {earlier}"
+    raise InputError(message)
 
 
 def _whole_number(table: dict[str, Any], name: str, where: str) -> int:

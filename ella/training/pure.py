@@ -23,6 +23,7 @@ from ella.world.tasks import TaskSpec
 Numbers = Mapping[str, Float[Array, ""]]
 """Numeric settings by dotted name, such as `ppo.learning_rate` or `ella.bonus`."""
 SHARED_WITH_LEARNER = ("discount", "reward_scale")
+"""Numbers that a shaper takes from its learner, unless its method has a setting of that name."""
 
 
 def training_function(
@@ -117,6 +118,11 @@ def _with_settings(
     }
     of_shaper = numbers_of(shaper)
     swept = {name: inner for name, inner in names.items() if inner in of_shaper}
+    shared = [
+        inner
+        for inner in of_shaper
+        if inner.split(".")[-1] in SHARED_WITH_LEARNER and inner not in names.values()
+    ]
     ppo = settings.ppo
     learner = {f"ppo.{one.name}": one.name for one in fields(ppo) if one.type in (float, "float")}
     for name, value in numbers.items():
@@ -124,8 +130,6 @@ def _with_settings(
             shaper = with_numbers(shaper, {swept[name]: value})
         elif name in learner:
             ppo = _unchecked(ppo, learner[name], value)
-            # Discount and reward scale of a shaper are those of its learner.
-            shared = [one for one in of_shaper if one.split(".")[-1] in SHARED_WITH_LEARNER]
             same = [one for one in shared if one.split(".")[-1] == learner[name]]
             shaper = with_numbers(shaper, dict.fromkeys(same, value))
         else:

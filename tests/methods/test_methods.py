@@ -139,13 +139,12 @@ def test_a_table_holds_the_methods_in_use_and_reads_back():
         from_table({"rid": {}}, where="test")
 
 
-def test_preset_small_is_small_offline_too():
+@pytest.mark.parametrize("preset", ["small", "laptop"])
+def test_preset_small_is_small_offline_too(preset):
     """A method that learns offline costs a CPU minutes at most there, and hours in the paper."""
     offline = {"ella": "termination", "ella-oracle": "termination", "learn": "training"}
     for name, field in offline.items():
-        small, paper = (
-            getattr(presets.find(preset, name).method, field) for preset in ("small", "paper")
-        )
+        small, paper = (getattr(presets.find(one, name).method, field) for one in (preset, "paper"))
         assert small.episodes <= paper.episodes / 7
         assert small.epochs <= paper.epochs / 5
         assert small.network.width <= paper.network.width / 4

@@ -10,10 +10,11 @@ import pytest
 
 from ella.errors import InputError
 from ella.networks.settings import TerminationNetworkSettings
+from ella.offline import train_termination
 from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination import assess_on_task, termination_classifier
 from ella.offline.termination_examples import TerminationExamples
-from ella.offline.train_termination import _Data, draw_batch
+from ella.offline.train_termination import _balanced_accuracy, _Data, assess, draw_batch
 from ella.shaping.termination import visible_termination
 from ella.world.state import GridObservation
 from ella.world.tasks import find
@@ -130,6 +131,44 @@ def test_batches_have_the_stated_proportions():
     assert len(set((drawn - own)[mismatched] % 36)) > 25
     _, _, labels = draw_batch(data, 400, False, 36, key=jax.random.key(0))
     assert labels.sum() == 200
+
+
+def examples_of_one_instruction() -> TerminationExamples:
+    """Views of ones where it is carried out, of zeros before."""
+    ids = np.zeros(8, np.int32)
+    done, undone = np.ones((8, 7, 7, 3), np.uint8), np.zeros((8, 7, 7, 3), np.uint8)
+    return TerminationExamples(done, ids, undone, ids, exclusive=True)
+
+
+def test_a_language_of_one_instruction_has_no_mismatches():
+    """They would be its positives, called negative."""
+    data = _Data.of(examples_of_one_instruction())
+    images, drawn, labels = draw_batch(data, 40, True, 1, key=jax.random.key(0))
+    assert labels.sum() == 20
+    assert not drawn.any()
+    np.testing.assert_array_equal(images[:, 0, 0, 0], labels)
+
+
+class OneInstruction:
+    num_ids = 1
+    clauses = LANGUAGE.clauses[:1]
+
+
+class Perfect:
+    """A model for `examples_of_one_instruction`."""
+
+    classifier = statistics = None
+
+    def table(self, *_):
+        return lambda images: (images[:, 0, 0, 0] == 1)[:, None]
+
+
+def test_the_accuracy_for_a_language_of_one_instruction_counts_no_mismatches(monkeypatch):
+    examples, model = examples_of_one_instruction(), Perfect()
+    assert assess(model, OneInstruction(), examples)["accuracy"] == 1
+    monkeypatch.setattr(train_termination, "TerminationTable", model.table)
+    tokens, variants = LANGUAGE.tokens(jnp.arange(1)), jnp.ones((1, 1), bool)
+    assert _balanced_accuracy(model, _Data.of(examples), True, tokens, variants, None) == 1
 
 
 def test_steps_follow_the_data():

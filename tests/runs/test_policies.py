@@ -77,6 +77,27 @@ def test_a_policy_of_the_first_format_reads_back_bit_for_bit(tmp_path):
     assert load_policy(tmp_path / "seed-5.safetensors").frames == 7
 
 
+def test_a_dot_in_a_policys_name_is_no_suffix(tmp_path):
+    names = ("lambda0.25", "lambda0.5", "unlock.json", "version.safetensors.old")
+    for seed, name in enumerate(names):
+        replace(a_policy(), seed=seed).save(tmp_path / name)
+    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.safetensors" for name in names}
+    for seed, name in enumerate(names):
+        for named in (name, f"{name}.safetensors"):
+            assert load_policy(tmp_path / named).seed == seed
+    save_version_1(replace(a_policy(), seed=7), tmp_path / "lambda0.safetensors")
+    assert load_policy(tmp_path / "lambda0").seed == 7
+
+
+def test_a_policy_that_was_saved_without_what_follows_its_dot_is_named(tmp_path):
+    """Never read in place of another: it may be any policy whose name began so."""
+    a_policy().save(tmp_path / "lambda0")
+    with pytest.raises(InputError, match=r"neither .* saved it as .*/lambda0\.safetensors"):
+        load_policy(tmp_path / "lambda0.25")
+    with pytest.raises(InputError, match=r"nor a policy file$"):
+        load_policy(tmp_path / "lambda1.25")
+
+
 def test_policies_of_a_run_are_found_in_both_formats_in_the_order_of_seeds(tmp_path):
     (tmp_path / "policies").mkdir()
     for seed in (10, 9):

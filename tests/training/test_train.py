@@ -1,6 +1,6 @@
 """Training as a function: no files, pure functions of keys, sweeps over numbers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import jax
@@ -14,9 +14,12 @@ from ella.episodes.trained import trained_actor
 from ella.errors import InputError
 from ella.measurement import count_of, mean_of
 from ella.networks.actor_critic import ActorCritic
+from ella.training.assembly import build_shaper
 from ella.training.program import training_key
+from ella.training.pure import _with_settings
 from ella.world import compiled
 from ella.world.encoding import FORWARD
+from ella.world.tasks import find
 
 ITERATIONS, EVERY = 6, 3
 TINY_TRAINING = {
@@ -161,6 +164,39 @@ def test_the_pure_function_of_a_sum_of_methods_trains_as_the_program_for_any_num
 def drawn_network(key: jax.Array) -> ActorCritic:
     """The network of a seed before training."""
     return ActorCritic(TINY.ppo.network, key=jax.random.split(key, 4)[0])
+
+
+class DebtShaper(RentShaper):
+    discount: float
+    reward_scale: float
+
+
+@dataclass(frozen=True)
+class Debt(Rent):
+    """Takes numbers of the learner."""
+
+    name: ClassVar[str] = "debt"
+
+    def build(self, context):
+        return DebtShaper(self.rent, context.ppo.discount, context.ppo.reward_scale)
+
+
+def test_a_swept_discount_is_shared_with_the_methods_that_take_it_from_the_learner():
+    numbers = {"rnd.discount": 0.75, "ppo.discount": 0.5, "ppo.reward_scale": 3.0}
+    for method in (ella.RND() + Debt(), Debt(), ella.RND()):
+        settings = replace(TINY, method=method)
+        shaper = build_shaper(find("goto-small"), settings)
+        swept = {name: numbers[name] for name in ("ppo.discount", "ppo.reward_scale")}
+        ppo, changed = _with_settings(settings, shaper, swept)
+        assert (ppo.discount, ppo.reward_scale) == (0.5, 3.0)
+        parts = changed.parts if isinstance(changed, ella.Sum) else {method.name: changed}
+        if "debt" in parts:
+            assert (parts["debt"].discount, parts["debt"].reward_scale) == (0.5, 3.0)
+        if "rnd" in parts:
+            assert parts["rnd"].discount == ella.RND().discount
+            _, changed = _with_settings(settings, shaper, numbers)
+            rnd = changed.parts["rnd"] if isinstance(changed, ella.Sum) else changed
+            assert rnd.discount == 0.75
 
 
 def test_numbers_that_cannot_be_swept_are_named():
