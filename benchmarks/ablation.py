@@ -7,28 +7,38 @@ frames that all runs of a task have; differences are paired by seed, with 95 % S
 Runs are compared within a folder only, since two folders may have different termination
 classifiers; a difference that several folders have takes the pairs of all. `--beside` names runs
 that lie elsewhere and share the classifiers of every folder, as the main figure's `ella-solvent`.
+Two runs of a seed are one pair, in however many folders they meet.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ella.durable_files import write_durably
-from ella.intervals import Interval, student_t
+from ella.intervals import student_t
 from ella.methods.ella_solvent import ELLASolvent
 from ella.report.runs import Run, read_runs
 from ella.report.series import SUCCESS
 from ella.report.statistics import area_under_curve
 from ella.reproduction.figures import HIGH_LEVEL, PARTS
 
-Pair = tuple[Path, int]
-"""A folder and a seed."""
-Areas = dict[str, dict[Pair, float]]
+
+@dataclass(frozen=True)
+class Area:
+    """Under the success curve of one seed of a run."""
+
+    run: Path
+    """Resolved: the same run is the same path in every folder."""
+    value: float
+
+
+Areas = dict[str, dict[tuple[Path, int], Area]]
 """By the end of the run's name, then by folder and seed."""
 ALL = "all parts"
 QUESTIONS = {"alone": "added to ELLA alone", "last": "added to all the others"}
@@ -74,7 +84,8 @@ def areas(folders: Mapping[Path, Sequence[Run]], task: str) -> Areas:
     for folder, name, run in own:
         for seed, series in run.series.items():
             area = area_under_curve(series.frames, series.values[SUCCESS][None], until)
-            found.setdefault(name, {})[folder, seed] = float(area[0])
+            one = Area(run.path.resolve(), float(area[0]))
+            found.setdefault(name, {})[folder, seed] = one
     return found
 
 
@@ -85,17 +96,20 @@ def differences(task: str, found: Areas) -> list[dict[str, Any]]:
     for part in parts_of(found):
         wanted.append((part, "alone", f"{solvent}-only-{part}", "ella"))
         wanted.append((part, "last", solvent, f"{solvent}-without-{part}"))
-    return [
-        {
-            "task": task,
-            "part": part,
-            "question": question,
-            "pairs": len(found[with_it].keys() & found[without].keys()),
-            "difference": vars(_paired(found[with_it], found[without])),
-        }
-        for part, question, with_it, without in wanted
-        if found.get(with_it, {}).keys() & found.get(without, {}).keys()
-    ]
+    rows = []
+    for part, question, with_it, without in wanted:
+        pairs = _paired(found.get(with_it, {}), found.get(without, {}))
+        if pairs:
+            rows.append(
+                {
+                    "task": task,
+                    "part": part,
+                    "question": question,
+                    "pairs": len(pairs),
+                    "difference": vars(student_t(np.array(list(pairs.values())))),
+                }
+            )
+    return rows
 
 
 def parts_of(names: Iterable[str]) -> list[str]:
@@ -109,8 +123,15 @@ def parts_of(names: Iterable[str]) -> list[str]:
     return [part for part in PARTS if part in found] + sorted(found - set(PARTS))
 
 
-def _paired(one: Mapping[Pair, float], other: Mapping[Pair, float]) -> Interval:
-    return student_t(np.array([one[pair] - other[pair] for pair in one if pair in other]))
+def _paired(
+    one: Mapping[tuple[Path, int], Area], other: Mapping[tuple[Path, int], Area]
+) -> dict[tuple[Path, Path, int], float]:
+    """Differences by both runs and the seed."""
+    return {
+        (area.run, other[place].run, place[1]): area.value - other[place].value
+        for place, area in one.items()
+        if place in other
+    }
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:

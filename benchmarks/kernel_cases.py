@@ -250,7 +250,8 @@ def ledger_case(s: Scale) -> Case:
     def call(first: Array, success: Array, terminated: Array, relevant: Array) -> Array:
         nothing = jnp.zeros((shape[1], low_level), bool)
         ledger = ella_shaping.EpisodeLedger(nothing, nothing, jnp.zeros(shape[1]))
-        steps = SimpleNamespace(first=first, success=success)
+        reward = success.astype(jnp.float32)
+        steps = SimpleNamespace(first=first, success=success, reward=reward)
         return shaper.keep_account(ledger, steps, terminated, relevant)[1].bonus
 
     marks = (s.chance(0.1, *shape, low_level), s.chance(0.5, *shape, low_level))

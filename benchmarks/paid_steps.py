@@ -14,7 +14,6 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +21,14 @@ import numpy as np
 
 from ella.durable_files import write_durably
 from ella.methods.ella_solvent import ELLASolvent
+from ella.offline.false_alarms import OrdinaryEpisodes, random_episodes
 from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination import TrainedTermination, termination_classifier
 from ella.shaping.oracle import low_level_of
 from ella.shaping.termination import AGENT_CELL, visible_termination
 from ella.world.encoding import EMPTY, NUM_ACTIONS
-from ella.world.environment import make
 from ella.world.state import GridObservation
-from ella.world.tasks import TaskSpec, find
+from ella.world.tasks import find
 
 CLASSIFIERS = {
     "published": TerminationTrainingSettings(), "one-hot, solvent": ELLASolvent().termination
@@ -46,10 +45,12 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     for task in map(find, arguments.tasks):
-        images, first = act_at_random(task, arguments.environments)
+        played = random_episodes(
+            task, arguments.environments, tuple(range(NUM_ACTIONS)), key=jax.random.key(0)
+        )
         for name, settings in CLASSIFIERS.items():
             judge = termination_classifier(low_level_of(task), settings)
-            rows.append({"task": task.name, "classifier": name, **paid(judge, images, first)})
+            rows.append({"task": task.name, "classifier": name, **paid(judge, played)})
     report = {
         "command": "python benchmarks/paid_steps.py " + " ".join(sys.argv[1:]),
         "environments": arguments.environments,
@@ -61,27 +62,9 @@ def main() -> None:
         write_durably(arguments.out, text)
 
 
-def act_at_random(task: TaskSpec, num_envs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Views [T, B, 7, 7, 3] of two horizons, and whether each is an episode's first [T, B]."""
-    env = make(task)
-    start_key, action_key = jax.random.split(jax.random.key(0))
-
-    def step(vector: Any, action: jax.Array) -> tuple[Any, tuple[jax.Array, jax.Array]]:
-        after, _ = env.step_vector(vector, action)
-        return after, (vector.observation.image, vector.first)
-
-    @jax.jit
-    def play() -> tuple[jax.Array, jax.Array]:
-        shape = (2 * max(task.horizons), num_envs)
-        actions = jax.random.randint(action_key, shape, 0, NUM_ACTIONS)
-        return jax.lax.scan(step, env.start(start_key, num_envs, 4 * num_envs), actions)[1]
-
-    images, first = play()
-    return np.asarray(images), np.asarray(first)
-
-
-def paid(judge: TrainedTermination, images: np.ndarray, first: np.ndarray) -> dict[str, float]:
+def paid(judge: TrainedTermination, episodes: OrdinaryEpisodes) -> dict[str, float]:
     """Paid steps an episode, by what they are paid for."""
+    images, first = episodes.images, episodes.first
     views = GridObservation(jnp.asarray(images))
     fires = np.asarray(judge.prepared().of_rollout(views))
     flat = GridObservation(jnp.asarray(images.reshape(-1, *images.shape[2:])))

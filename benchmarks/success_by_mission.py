@@ -24,6 +24,7 @@ from ella.durable_files import write_durably
 from ella.intervals import wilson
 from ella.networks.actor_critic import act
 from ella.training.policy import Policy
+from ella.training.program import held_out_key
 from ella.world.environment import Environment, make
 from ella.world.grammar import CLAUSE_KINDS
 from ella.world.state import AFTER, State
@@ -35,7 +36,7 @@ def main() -> None:
     arguments = _arguments()
     policy = ella.load_policy(arguments.policy)
     env = make(policy.spec)
-    levels_key, key = jax.random.split(jax.random.key(arguments.seed))
+    levels_key, key = keys_of(arguments.seed)
     levels = jax.jit(lambda key: env.generate(key, arguments.episodes))(levels_key)
     final, success = jax.tree.map(np.asarray, _play(env, policy, levels, key))
     found = _by_mission(final, success)
@@ -53,10 +54,20 @@ def main() -> None:
         print(f"{' '.join(row['kinds']):20} {row['episodes']:5} {row['success']['value']:7.1%}")
 
 
+def keys_of(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """(key of the levels, key of the actions)."""
+    levels_key, action_key = jax.random.split(held_out_key(seed))
+    return levels_key, action_key
+
+
 def _play(
     env: Environment, policy: Policy, levels: State, key: PRNGKeyArray
 ) -> tuple[State, Array]:
-    """The last state of an episode on every level, and whether it succeeded."""
+    """The last state of an episode on every level, and whether it succeeded.
+
+    `ella.training.evaluation` plays the same way but keeps no last state, which alone shows what a
+    failure carried out.
+    """
     network, statistics, count = policy.network, policy.statistics, len(levels.step_count)
 
     @eqx.filter_jit

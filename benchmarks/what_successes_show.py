@@ -15,6 +15,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -23,12 +24,15 @@ import numpy as np
 from ella.episodes.trained import trained_actor
 from ella.errors import InputError
 from ella.methods.ella import EllaMethod
-from ella.offline.termination import termination_classifier
+from ella.offline.termination import find_termination
 from ella.runs.config_file import read_run
 from ella.runs.policies import load_policy
-from ella.shaping.oracle import low_level_of, oracle_relevance
+from ella.shaping.low_level import low_level_tasks
+from ella.shaping.oracle import oracle_relevance
 from ella.world import compiled, make
+from ella.world.language import Language
 from ella.world.state import GridObservation
+from ella.world.tasks import TaskSpec
 
 logger = logging.getLogger(__name__)
 
@@ -43,13 +47,15 @@ def main() -> None:
     arguments = parser.parse_args()
 
     spec, settings = read_run(arguments.run)
-    low_level, env = low_level_of(spec), make(spec)
+    env = make(spec)
     policy = load_policy(arguments.run, arguments.seed_index)
     methods = [part for part in settings.method.parts if isinstance(part, EllaMethod)]
     if not methods:
         raise InputError(f"{arguments.run} was trained without a termination classifier")
-    classifier = termination_classifier(
-        low_level, methods[0].termination, examples=methods[0].examples
+    classifier = find_termination(
+        low_level_tasks(spec, methods[0].low_level),
+        methods[0].termination,
+        examples=methods[0].examples,
     )
     terminates = eqx.filter_jit(classifier.prepared())
     views_at_once = max(spec.horizons) + 1
@@ -71,10 +77,8 @@ def main() -> None:
         padded = np.zeros((views_at_once, *images[0].shape), images[0].dtype)
         padded[: len(images)] = images
         found = np.asarray(terminates(GridObservation(padded)))[: len(images)]
-        relevant = np.asarray(oracle_relevance(spec, timestep.observation.instruction_id))
-        for number in np.flatnonzero(relevant):
-            text = low_level.language.text(int(number))
-            when = BEFORE if found[:-1, number].any() else AFTER if found[-1, number] else NEVER
+        instruction = timestep.observation.instruction_id
+        for text, when in relevant_seen(spec, classifier.language, instruction, found):
             seen[kind(text)][when] += 1
 
     report = {
@@ -89,6 +93,21 @@ def main() -> None:
         },
     }
     print(json.dumps(report, indent=2))
+
+
+def relevant_seen(
+    task: TaskSpec, low_level: Language, instruction: Any, found: np.ndarray
+) -> list[tuple[str, str]]:
+    """The low-level instructions that are relevant to an episode's instruction, and when each was
+    seen; `found` bool[T, L] is what the classifier says of each view."""
+    relevant = np.asarray(oracle_relevance(task, instruction, low_level))
+    return [
+        (
+            low_level.text(int(number)),
+            BEFORE if found[:-1, number].any() else AFTER if found[-1, number] else NEVER,
+        )
+        for number in np.flatnonzero(relevant)
+    ]
 
 
 def kind(text: str) -> str:

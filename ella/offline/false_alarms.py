@@ -66,16 +66,27 @@ def ordinary_episodes(
             layouts.append(locked)
     found = []
     for layout, layout_key in zip(layouts, jax.random.split(key, len(layouts)), strict=True):
-        steps = 2 * max(layout.horizons)
-        num_envs = max(2, math.ceil(num_views / len(layouts) / steps))
-        images, first = _act_at_random(make(layout), num_envs, steps, layout_key)
-        found.append(OrdinaryEpisodes(np.asarray(images), np.asarray(first)))
+        num_envs = max(2, math.ceil(num_views / len(layouts) / _steps(layout)))
+        found.append(random_episodes(layout, num_envs, ACTIONS, key=layout_key))
     return tuple(found)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+def random_episodes(
+    task: TaskSpec, num_envs: int, actions: tuple[int, ...], *, key: PRNGKeyArray
+) -> OrdinaryEpisodes:
+    """Environments that play for twice the task's longest horizon. Every action is drawn uniformly
+    from `actions`; one that is listed twice is drawn twice as often."""
+    images, first = _act_at_random(make(task), num_envs, _steps(task), actions, key)
+    return OrdinaryEpisodes(np.asarray(images), np.asarray(first))
+
+
+def _steps(task: TaskSpec) -> int:
+    return 2 * max(task.horizons)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _act_at_random(
-    env: Environment, num_envs: int, steps: int, key: PRNGKeyArray
+    env: Environment, num_envs: int, steps: int, choices: tuple[int, ...], key: PRNGKeyArray
 ) -> tuple[UInt8[Array, "T B 7 7 3"], Bool[Array, "T B"]]:
     start_key, action_key = jax.random.split(key)
     vector = env.start(start_key, num_envs, 4 * num_envs)
@@ -84,7 +95,7 @@ def _act_at_random(
         after, _ = env.step_vector(vector, action)
         return after, (vector.observation.image, vector.first)
 
-    actions = jax.random.choice(action_key, jnp.array(ACTIONS, jnp.int32), (steps, num_envs))
+    actions = jax.random.choice(action_key, jnp.array(choices, jnp.int32), (steps, num_envs))
     return jax.lax.scan(step, vector, actions)[1]
 
 
