@@ -11,6 +11,8 @@ CONFIDENCE = 0.95
 UNBOUNDED = (-math.inf, math.inf)
 SHARE = (0.0, 1.0)
 """Bounds of a success rate."""
+ROUNDING = 1e-9
+"""Ends of an interval that differ by less are the same number."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,12 @@ class Interval:
 
     def __str__(self) -> str:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+    @property
+    def has_width(self) -> bool:
+        """Whether the values it was estimated from vary: those that agree do not tell how far
+        others would lie."""
+        return not math.isclose(self.low, self.high, rel_tol=ROUNDING, abs_tol=ROUNDING)
 
     def overlaps(self, other: "Interval") -> bool:
         return self.low <= other.high and other.low <= self.high
@@ -38,7 +46,7 @@ def wilson(successes: int, trials: int) -> Interval:
 
 def student_t(values: np.ndarray, bounds: tuple[float, float] = UNBOUNDED) -> Interval:
     """Mean of independent values and its Student-t interval, clipped to `bounds`. One value says
-    nothing about its spread, so its interval is `bounds`."""
+    nothing about its spread, so its interval is `bounds`; that of equal values has no width."""
     values = np.asarray(values, np.float64)
     if values.size == 0:
         return Interval(math.nan, *bounds)

@@ -52,6 +52,13 @@ def test_one_value_has_no_spread_to_measure():
     assert mean_of_strata([np.array([0.5]), np.array([0.1, 0.2])]).high == math.inf
 
 
+def test_equal_values_have_an_interval_without_width():
+    for values in (np.zeros(2), np.full(3, 0.1), np.full(8, 4.76e6)):
+        assert not student_t(values).has_width
+    assert student_t(np.array([0.1, 0.1, 0.101])).has_width
+    assert student_t(np.array([0.1])).has_width, "one value alone bounds nothing"
+
+
 def test_two_strata_of_opposite_sign_are_welchs_test():
     left, right = np.array([1.0, 2.0, 4.0, 8.0]), np.array([0.5, 0.6, 0.4, 0.9, 0.2, 0.7])
     expected = stats.ttest_ind(left, right, equal_var=False).confidence_interval(0.95)

@@ -1,13 +1,13 @@
 """Figures for print: PNG and PDF, from a summary of runs."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ella.intervals import SHARE, UNBOUNDED, Interval
+from ella.intervals import Interval
 from ella.methods.method import Column, Panels
 from ella.report import statistics
 from ella.report.groups import Group
@@ -41,10 +41,7 @@ STYLE: Any = {
     "pdf.fonttype": 42,
     "savefig.dpi": 160,
 }
-BAND_NAMES = {
-    "mean": "mean ± standard deviation over seeds",
-    "iqm": "interquartile mean over seeds, 95 % expanded bootstrap interval",
-}
+MEAN_BAND = "mean ± standard deviation over seeds"
 RATIO_MARKERS = {
     "at least": (">", "▸"),
     "at most": ("<", "◂"),
@@ -97,13 +94,10 @@ def draw(summary: Summary) -> "Iterator[tuple[str, Figure | None]]":
         yield name, _panels(summary, panels, columns) if columns else None
 
 
-def band(
-    curves: np.ndarray, kind: str, *, is_share: bool = True
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Middle, low and high line [T] of curves [seeds, T]; `kind` is one of `BAND_NAMES`."""
+def band(curves: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Middle, low and high line [T] of curves [seeds, T]; `kind` is `mean` or `iqm`."""
     if kind == "iqm":
-        bounds = SHARE if is_share else UNBOUNDED
-        return statistics.curve_interval(curves, statistics.interquartile_mean, bounds)
+        return statistics.curve_band(curves, statistics.interquartile_mean)
     known = ~np.isnan(curves)
     count = known.sum(axis=0)
     safe = np.where(count > 0, count, 1)
@@ -111,6 +105,16 @@ def band(
     spread = np.sqrt((np.where(known, curves - middle, 0) ** 2).sum(axis=0) / safe)
     middle = np.where(count > 0, middle, np.nan)
     return middle, middle - spread, middle + spread
+
+
+def iqm_band_name(measures: Iterable[np.ndarray]) -> str:
+    """What the bands around interquartile means show, by the curves [seeds, T] of each."""
+    counts = np.concatenate([(~np.isnan(curves)).sum(axis=0) for curves in measures])
+    is_few = counts[counts > 0] < statistics.ENOUGH_SEEDS
+    if is_few.all():
+        return "range of seeds"
+    exception = f" (range of seeds where fewer than {statistics.ENOUGH_SEEDS})"
+    return f"95 % expanded bootstrap interval{exception if is_few.any() else ''}"
 
 
 def _grid(
@@ -173,7 +177,9 @@ def _curves(summary: Summary, kind: str) -> "Figure":
         axes.yaxis.set_major_formatter(_percent())
         axes.set_ylabel("success rate")
         _over_frames(axes, summary, task)
-    _legend(figure, summary, summary.labels, BAND_NAMES[kind])
+    iqm_band = iqm_band_name(group.success for group in summary.groups)
+    title = MEAN_BAND if kind == "mean" else f"interquartile mean over seeds, {iqm_band}"
+    _legend(figure, summary, summary.labels, title)
     return figure
 
 
@@ -308,7 +314,7 @@ def _panels(summary: Summary, panels: Panels, columns: list[Column]) -> "Figure"
             axes.set_ylim(bottom=0)
         _over_frames(axes, summary, task)
     shown = [label for label in summary.labels if label in labels]
-    _legend(figure, summary, shown, f"{panels.caption}; {BAND_NAMES['mean']}")
+    _legend(figure, summary, shown, f"{panels.caption}; {MEAN_BAND}")
     return figure
 
 

@@ -25,7 +25,7 @@ FINAL_SHARE = 0.1
 """Part of the frames, at their end, over which the final success rate is taken."""
 SHORT_SHARE = 0.5
 """A run that has less than this of the frames it was asked for, and of those another run of its
-task has, is not compared."""
+task has, is not compared, unless it reached its goal."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,9 @@ def _cut_short(runs: Sequence[Run]) -> dict[Path, str]:
         f"{run.end / 1e6:.3g} of {run.asked_frames / 1e6:.3g} million frames, while others of "
         f"{run.task} have {longest / 1e6:.3g}"
         for run in runs
-        if run.asked_frames is not None and run.end < SHORT_SHARE * min(run.asked_frames, longest)
+        if run.asked_frames is not None
+        and run.end < SHORT_SHARE * min(run.asked_frames, longest)
+        and not run.reached_its_goal
     }
 
 
@@ -148,9 +150,11 @@ def _shortest_run(task: str, runs: Sequence[Run], width: float) -> Iterator[str]
         return
     shortest, longest = min(runs, key=lambda run: run.shared_end), max(run.end for run in runs)
     if longest - shortest.shared_end >= width:
+        has_goal = shortest.reached_its_goal
+        goal = f", which reached its goal (--until {shortest.config['until']})" if has_goal else ""
         yield (
             f"{task}: compared over the first {shortest.shared_end / 1e6:.3g} of "
-            f"{longest / 1e6:.3g} million frames, all that {shortest.path} has"
+            f"{longest / 1e6:.3g} million frames, all that {shortest.path} has{goal}"
         )
 
 

@@ -14,13 +14,13 @@ import numpy as np
 from ella.intervals import Interval
 from ella.methods.method import Colour, Column, Panels
 from ella.report.artefacts import Artefacts, StoredExplanation
-from ella.report.figures import band
+from ella.report.figures import band, iqm_band_name
 from ella.report.groups import FINAL_SHARE, Group
 from ella.report.method_styles import method_label, panels_in_use
 from ella.report.palette import colours
 from ella.report.runs import Run
 from ella.report.series import CLOCKS, SUCCESS
-from ella.report.statistics import THRESHOLDS, Ratio
+from ella.report.statistics import ENOUGH_SEEDS, THRESHOLDS, Ratio
 from ella.report.summary import PROFILE_THRESHOLDS, AreaDifference, GroupResult, Summary
 from ella.training.evaluation import BACKENDS, Backend, Mode
 
@@ -125,7 +125,10 @@ def _controls(summary: Summary) -> str:
         f'style="--own:var(--c{index})">{escape(label)}</button>'
         for index, label in enumerate(summary.labels)
     )
-    bands = {"mean": "mean ± std", "iqm": "IQM, 95 % interval", "seeds": "every seed"}
+    iqm_band = iqm_band_name(
+        curves for group in summary.groups for curves in group.measures.values()
+    )
+    bands = {"mean": "mean ± std", "iqm": f"IQM, {iqm_band}", "seeds": "every seed"}
     return (
         '<noscript><div class="notes">The charts need JavaScript; the tables and the figures next '
         "to this page do not.</div></noscript>"
@@ -181,9 +184,7 @@ def _curve_box(
                 "label": group.label,
                 "x": {axis: _numbers_of(values, 9) for axis, values in axes.items()},
                 "bands": {
-                    kind: [
-                        _numbers_of(line) for line in band(curves, kind, is_share=column.is_share)
-                    ]
+                    kind: [_numbers_of(line) for line in band(curves, kind)]
                     for kind in ("mean", "iqm")
                 },
                 "seeds": [_numbers_of(curve) for curve in curves],
@@ -259,8 +260,9 @@ def _numbers(summary: Summary) -> str:
     about += (
         f"Final success: that of training in the last {100 * FINAL_SHARE:.0f} % of the frames that "
         "all compared seeds of the task have. Area: mean success over these frames. All with 95 % "
-        "Student-t intervals over seeds. Frames to a success rate: mean over seeds; a seed that "
-        "never gets there counts with all its frames, which makes the mean a lower bound (≥). "
+        "Student-t intervals over seeds; seeds that do not vary have none. Frames to a success "
+        "rate: mean over seeds; a seed that never gets there counts with all its frames, which "
+        "makes the mean a lower bound (≥). "
     )
     if summary.baseline:
         about += (
@@ -285,25 +287,27 @@ def _alone_cell(result: GroupResult, world: Backend, budget: float) -> str:
 def _verdicts(summary: Summary) -> str:
     return (
         f"Verdict: equivalent if the interval lies within ±{100 * summary.margin:g} points "
-        "(--margin), otherwise better or worse if it excludes 0, otherwise undecided."
+        "(--margin), otherwise better or worse if it excludes 0, otherwise undecided; seeds that "
+        "do not vary leave it undecided."
     )
 
 
 def _share(interval: Interval) -> str:
-    return (
-        f"{100 * interval.value:.1f} % "
-        f"<small>[{100 * interval.low:.1f}, {100 * interval.high:.1f}]</small>"
-    )
+    ends = f"{100 * interval.low:.1f}, {100 * interval.high:.1f}"
+    return f"{100 * interval.value:.1f} %{_brackets(interval, ends)}"
+
+
+def _brackets(interval: Interval, ends: str) -> str:
+    """The ends of an interval that has a width."""
+    return f" <small>[{ends}]</small>" if interval.has_width else ""
 
 
 def _difference_cells(difference: AreaDifference | None) -> list[str]:
     if difference is None:
         return [NOTHING, NOTHING]
     interval = difference.interval
-    text = (
-        f"{100 * interval.value:+.1f} "
-        f"<small>[{100 * interval.low:+.1f}, {100 * interval.high:+.1f}]</small>"
-    )
+    ends = f"{100 * interval.low:+.1f}, {100 * interval.high:+.1f}"
+    text = f"{100 * interval.value:+.1f}{_brackets(interval, ends)}"
     kind = "" if difference.verdict == "undecided" else ' class="sure"'
     return [f"<td>{text}</td>", f"<td{kind}>{difference.verdict}</td>"]
 
@@ -325,11 +329,13 @@ def _ratio_cell(ratio: Ratio | None) -> str:
     interval = ratio.interval
     sign = {"at least": "≥ ", "at most": "≤ "}.get(ratio.bound, "")
     high = f"{interval.high:.2f}" if np.isfinite(interval.high) else "∞"
-    text = f"{sign}{interval.value:.2f}{TIMES} <small>[{interval.low:.2f}, {high}]</small>"
+    ends = _brackets(interval, f"{interval.low:.2f}, {high}")
+    text = f"{sign}{interval.value:.2f}{TIMES}{ends}"
     if ratio.bound == "uncertain":
         return f"<td>({text})</td>"
-    sure = (interval.low > 1 and ratio.bound != "at most") or (
-        interval.high < 1 and ratio.bound != "at least"
+    sure = interval.has_width and (
+        (interval.low > 1 and ratio.bound != "at most")
+        or (interval.high < 1 and ratio.bound != "at least")
     )
     return f'<td class="sure">{text}</td>' if sure else f"<td>{text}</td>"
 
@@ -366,7 +372,8 @@ def _across(summary: Summary, charts: list[dict[str, Any]]) -> str:
         "same task, averaged over the tasks both have, with Newcombe's 95 % interval. Area: mean "
         f"of the tasks' differences, paired by seed, with a 95 % Student-t interval. "
         f"{_verdicts(summary)} Interquartile means have expanded bootstrap intervals stratified by "
-        "task, shares of runs exact ones."
+        f"task, which can cover less than 95 % with fewer than {ENOUGH_SEEDS} seeds a task; shares "
+        "of runs have exact ones."
     )
     return _section("Across tasks", about, content) if content else ""
 

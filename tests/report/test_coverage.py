@@ -1,4 +1,5 @@
-"""How often the report's intervals cover the truth, by simulation with eight seeds a task."""
+"""How often the report's intervals cover the truth, by simulation; with eight seeds a task unless
+another number is named."""
 
 import numpy as np
 import pytest
@@ -43,8 +44,19 @@ def test_the_interquartile_mean_of_a_curve_is_covered(name):
     """Every point is a sample of its own."""
     curves = SCORES[name].rvs((SEEDS, 600), random_state=0)
     truth = true_interquartile_mean([SCORES[name]])
-    _, low, high = statistics.curve_interval(curves, statistics.interquartile_mean)
+    _, low, high = statistics.curve_band(curves, statistics.interquartile_mean)
     assert np.mean((low <= truth) & (truth <= high)) >= LEAST_COVERAGE
+
+
+@pytest.mark.parametrize(
+    ("seeds", "coverage"), [(2, 0.5), (3, 0.75), (4, 0.87), (statistics.ENOUGH_SEEDS, 0.94)]
+)
+def test_the_band_of_few_seeds_covers_what_the_report_says(seeds, coverage):
+    """docs/report.md states these shares; below 93 % a band is called the range of seeds."""
+    curves = SCORES["normal"].rvs((seeds, 4000), random_state=0)
+    _, low, high = statistics.curve_band(curves, statistics.interquartile_mean)
+    assert np.mean((low <= 0.5) & (high >= 0.5)) == pytest.approx(coverage, abs=0.02)
+    assert (coverage >= LEAST_COVERAGE) == (seeds >= statistics.ENOUGH_SEEDS)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +68,28 @@ def test_the_interquartile_mean_of_a_curve_is_covered(name):
     ),
 )
 def test_the_interquartile_mean_over_tasks_is_covered(names):
-    samples = [SCORES[name].rvs((300, SEEDS), random_state=i) for i, name in enumerate(names)]
+    assert coverage_over_tasks(names, SEEDS, samples=300) >= LEAST_COVERAGE
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("seeds", "least", "most"), [(2, 0.65, 0.77), (3, 0.89, 0.94), (4, 0.95, 0.97)]
+)
+@pytest.mark.parametrize("names", [("high", "low"), tuple(SCORES)], ids=["2 tasks", "6 tasks"])
+def test_few_seeds_cover_the_interquartile_mean_over_tasks_less(names, seeds, least, most):
+    """docs/report.md states these shares, of 3,000 samples; 1,000 are known to two or three
+    hundredths."""
+    assert least - 0.03 < coverage_over_tasks(names, seeds, samples=1000) < most + 0.03
+
+
+def coverage_over_tasks(names, seeds, *, samples):
+    """Of the interquartile mean of tasks with these scores."""
+    drawn = [SCORES[name].rvs((samples, seeds), random_state=i) for i, name in enumerate(names)]
     found = [
         statistics.bootstrap_interval(scores, statistics.interquartile_mean, seed=seed)
-        for seed, scores in enumerate(zip(*samples, strict=True))
+        for seed, scores in enumerate(zip(*drawn, strict=True))
     ]
-    truth = true_interquartile_mean([SCORES[name] for name in names])
-    assert covered(found, truth) >= LEAST_COVERAGE
+    return covered(found, true_interquartile_mean([SCORES[name] for name in names]))
 
 
 @pytest.mark.parametrize(

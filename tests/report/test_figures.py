@@ -9,10 +9,29 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from ella.networks.settings import NetworkSettings
 from ella.ppo.settings import PPOSettings
 from ella.report.figures import STYLE, draw, write_figures
+from ella.report.page import render
 from ella.report.summary import summarise
 from ella.settings_table import to_json
 
 WIDE = NetworkSettings(variant="onehot", compute_dtype="bfloat16", statistics_momentum=0.0123456789)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "name"),
+    [
+        ((1, 4), "range of seeds"),
+        ((5, 5), "95 % expanded bootstrap interval"),
+        ((5, 4), "95 % expanded bootstrap interval (range of seeds where fewer than 5)"),
+    ],
+)
+def test_figure_and_page_call_the_band_what_it_is(write_run, tmp_path, seeds, name) -> None:
+    for method, count in zip(("ppo", "ella"), seeds, strict=True):
+        write_run(tmp_path / method, method=method, seeds=count, lines=4)
+    summary = summarise([tmp_path])
+    figure = dict(draw(summary))["learning-curves-iqm"]
+    title = figure.legends[0].get_title().get_text().replace("\n", " ")
+    assert title == f"interquartile mean over seeds, {name}"
+    assert f">IQM, {name}</button>" in render(summary)
 
 
 @pytest.mark.thorough

@@ -214,6 +214,28 @@ def test_differences_are_paired_by_seed_and_judged_by_the_margin(write_run, tmp_
     assert words == {0.001: "better", 0.1: "equivalent"}
 
 
+def test_seeds_without_any_success_have_no_interval_and_no_verdict(write_run, tmp_path):
+    for method in ("ppo", "ella"):
+        write_run(tmp_path / method, method=method, until=np.inf, seeds=2)
+    summary = summarise([tmp_path])
+    assert summary.results[1].difference.verdict == "undecided"
+    assert summary.comparisons[0].difference.verdict == "undecided"
+    page = render(summary)
+    assert "<td>0.0 %</td><td>0.0 %</td><td>+0.0</td><td>undecided</td>" in page
+    assert "[0.0, 0.0]" not in page
+
+
+def test_a_ratio_of_seeds_that_arrive_together_is_not_sure(write_run, tmp_path):
+    write_run(tmp_path / "ppo", until=0.8, seeds=2, lines=4)
+    write_run(tmp_path / "ella", until=0.2, seeds=2, lines=4, method="ella")
+    summary = summarise([tmp_path])
+    assert summary.results[1].ratios[1].interval.value == 2
+    assert "<td>2.00\u00d7</td>" in render(summary)
+    # As soon as a seed arrives in another window there is an interval, sure or not.
+    write_run(tmp_path / "more", until=0.4, seeds=2, lines=4, seed=2)
+    assert "\u00d7 <small>[" in render(summarise([tmp_path]))
+
+
 def test_hovering_tells_the_values(browser, page):
     browser.open(page)
     x, y = browser.centre(".chart svg")

@@ -124,6 +124,36 @@ def test_a_run_that_stopped_early_is_drawn_but_not_compared(write_run, tmp_path)
     assert "<td>3</td>" in render(summary)
 
 
+def has_goal(run, rate):
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "until": rate}))
+
+
+def test_a_run_that_ended_at_its_goal_is_compared(write_run, tmp_path):
+    """Its three seeds succeed always from the fifth of its seven log lines on."""
+    early = write_run(tmp_path / "ella", until=0.2, method="ella")
+    edit_lines(early, lambda lines: lines[:22])
+    has_goal(early, 0.95)
+    write_run(tmp_path / "ppo", until=0.8)
+    summary = summarise([tmp_path])
+    assert [result.group.label for result in summary.results] == ["PPO", "ELLA"]
+    assert summary.budget("goto-room") == 350_000
+    assert summary.results[1].difference.verdict == "better"
+    assert summary.results[1].ratios[2].bound == ""
+    assert summary.warnings == (
+        f"goto-room: compared over the first 0.35 of 1 million frames, all that {early} has, which "
+        "reached its goal (--until 0.95)",
+    )
+
+
+def test_a_run_that_stopped_before_its_goal_is_not_compared(write_run, tmp_path):
+    early = write_run(tmp_path / "ella", until=0.2, method="ella")
+    edit_lines(early, lambda lines: lines[:16])
+    has_goal(early, 0.95)
+    write_run(tmp_path / "ppo", until=0.8)
+    assert [result.group.label for result in summarise([tmp_path]).results] == ["PPO"]
+
+
 def test_seeds_of_a_run_that_stopped_early_do_not_count_with_others(write_run, tmp_path):
     write_run(tmp_path / "whole")
     edit_lines(write_run(tmp_path / "cut", seed=3), lambda lines: lines[:4])

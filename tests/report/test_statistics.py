@@ -55,25 +55,32 @@ def test_a_single_seed_bounds_nothing():
     one, more = np.array([0.5]), np.array([0.1, 0.2])
     found = statistics.bootstrap_interval([one, more], statistics.interquartile_mean, (0, 1))
     assert (found.low, found.high) == (0, 1)
-    _, low, high = statistics.curve_interval(one[None], statistics.interquartile_mean, (0, 1))
-    assert (low[0], high[0]) == (0, 1)
     chance = statistics.probability_of_improvement([one], [np.array([0.1])])
     assert (chance.value, chance.low, chance.high) == (1, 0, 1)
     ratio = statistics.frames_ratio(one, more, (9, 9))
     assert (ratio.interval.low, ratio.interval.high) == (0, np.inf)
 
 
-def test_curve_interval_is_the_interval_of_every_point():
-    curves = np.random.default_rng(0).uniform(size=(5, 4))
+def test_the_band_of_a_curve_is_the_interval_of_every_point():
+    curves = np.random.default_rng(0).uniform(size=(6, 4))
     curves[:, 2] = np.nan
     curves[3, 1] = np.nan
-    value, low, high = statistics.curve_interval(curves, statistics.interquartile_mean)
+    value, low, high = statistics.curve_band(curves, statistics.interquartile_mean)
     for point in (0, 1, 3):
         known = curves[~np.isnan(curves[:, point]), point]
         expected = statistics.bootstrap_interval([known], statistics.interquartile_mean)
         found = (value[point], low[point], high[point])
         np.testing.assert_allclose(found, (expected.value, expected.low, expected.high))
     assert np.isnan([value[2], low[2], high[2]]).all()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_the_band_of_few_seeds_is_their_range(count):
+    curves = np.random.default_rng(0).uniform(size=(count, 3))
+    padded = np.concatenate([curves, np.full((4, 3), np.nan)])
+    value, low, high = statistics.curve_band(padded, statistics.interquartile_mean)
+    np.testing.assert_array_equal(value, statistics.interquartile_mean(curves.T))
+    np.testing.assert_array_equal((low, high), (curves.min(axis=0), curves.max(axis=0)))
 
 
 def test_probability_of_improvement_is_the_mann_whitney_share():
@@ -133,6 +140,9 @@ def test_performance_profile_counts_runs_above():
         (-0.06, -0.01, "worse"),
         (-0.06, 0.01, "undecided"),
         (-0.2, 0.2, "undecided"),
+        (0.0, 0.0, "undecided"),
+        (0.2, 0.2, "undecided"),
+        (-0.2, -0.2 + 1e-12, "undecided"),
     ],
 )
 def test_verdicts_against_a_margin(low, high, word):
