@@ -2,7 +2,8 @@
 
     python benchmarks/ablation.py reproduction/short --out ablation.json --figure ablation.png
 
-Reads the runs of `ella reproduce ablation`. Scores are areas under the success curve over the
+Reads the runs of `ella reproduce ablation`; with `--episodes 500` those of `ella reproduce
+ablation-budget`, which have so many expert episodes. Scores are areas under the success curve over the
 frames that all runs of a task have; differences are paired by seed, with 95 % Student-t intervals.
 Runs are compared within a folder only, since two folders may have different termination
 classifiers; a difference that several folders have takes the pairs of all. `--beside` names runs
@@ -12,6 +13,7 @@ Two runs of a seed are one pair, in however many folders they meet.
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,10 +53,10 @@ def main() -> None:
         folders[folder], warnings = read_runs([folder, *arguments.beside])
         for warning in warnings:
             print(f"warning: {warning}", file=sys.stderr)
-    by_task = {task: areas(folders, task) for task in HIGH_LEVEL}
+    by_task = {task: areas(folders, task, arguments.episodes) for task in HIGH_LEVEL}
     rows = [row for task, found in by_task.items() for row in differences(task, found)]
     if not rows:
-        sys.exit("no runs of `ella reproduce ablation` in these folders")
+        sys.exit("no runs of such an ablation in these folders")
     result = {
         "command": "python benchmarks/ablation.py " + " ".join(sys.argv[1:]),
         "what": "difference of areas under the success curve, paired by seed within a folder",
@@ -71,13 +73,14 @@ def main() -> None:
         draw(rows, arguments.figure)
 
 
-def areas(folders: Mapping[Path, Sequence[Run]], task: str) -> Areas:
-    """Areas of a task's runs over the frames that all of them have."""
+def areas(folders: Mapping[Path, Sequence[Run]], task: str, episodes: int | None = None) -> Areas:
+    """Areas of a task's runs with a number of expert episodes, none for the usual one, over the
+    frames that all of them have."""
     own = [
-        (folder, run.path.name.removeprefix(f"{task}-"), run)
+        (folder, name, run)
         for folder, runs in folders.items()
         for run in runs
-        if run.task == task and run.path.name.startswith(f"{task}-ella")
+        if run.task == task and (name := _role(run.path.name, task, episodes)) is not None
     ]
     until = min((run.shared_end for _, _, run in own), default=0.0)
     found: Areas = {}
@@ -87,6 +90,14 @@ def areas(folders: Mapping[Path, Sequence[Run]], task: str) -> Areas:
             one = Area(run.path.resolve(), float(area[0]))
             found.setdefault(name, {})[folder, seed] = one
     return found
+
+
+def _role(name: str, task: str, episodes: int | None) -> str | None:
+    """The end of a run's name, without its number of expert episodes; none for other runs."""
+    named = re.fullmatch(rf"{task}-(ella(?:-solvent)?)(?:-episodes(\d+))?(.*)", name)
+    if named is None or named[2] != (None if episodes is None else str(episodes)):
+        return None
+    return named[1] + named[3]
 
 
 def differences(task: str, found: Areas) -> list[dict[str, Any]]:
@@ -169,6 +180,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path, help="folders")
     parser.add_argument("--beside", nargs="*", type=Path, default=[], help="runs for every folder")
+    parser.add_argument("--episodes", type=int, help="only runs with so many expert episodes")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--figure", type=Path)
     return parser.parse_args()

@@ -55,6 +55,7 @@ COMMITTED = {
     "results/parts/parts.json": (
         "results/parts", "--beside", "results/main-8-seeds/unlock-maze-ella-solvent",
     ),
+    "results/parts-500-episodes/parts.json": ("results/parts-500-episodes", "--episodes", "500"),
     "results/more-seeds/both-sets.json": ("results/main-8-seeds", "results/more-seeds"),
 }  # fmt: skip
 
