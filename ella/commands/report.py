@@ -34,6 +34,8 @@ class Arguments:
     """The method others are compared with; `ppo` by default."""
     margin: float | None = None
     """Areas under the curve that differ by less are equivalent; 0.05 by default."""
+    frames: float | None = None
+    """Draw and compare the first so many frames of each seed only."""
     watch: bool = False
     """Write the page again and again until interrupted; an open page reloads itself. The figures
     are drawn at the end."""
@@ -68,7 +70,9 @@ def _summarise(arguments: Arguments) -> "Summary":
     from ella.report.summary import MARGIN, summarise
 
     margin = MARGIN if arguments.margin is None else arguments.margin
-    return summarise(arguments.runs, baseline=arguments.baseline, margin=margin)
+    return summarise(
+        arguments.runs, baseline=arguments.baseline, margin=margin, frames=arguments.frames
+    )
 
 
 def _watch(arguments: Arguments) -> None:

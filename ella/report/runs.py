@@ -112,6 +112,21 @@ class Run:
         """Whether any seed measured the success of an episode."""
         return any(not np.isnan(_success(series)).all() for series in self.series.values())
 
+    def cut(self, frames: float) -> "Run | None":
+        """As if so many frames of each seed had been asked for; none without a log line so far.
+        What its final policies do is left out where they were trained for longer."""
+        series = {
+            seed: found
+            for seed, one in self.series.items()
+            if len((found := one.cut(frames)).frames) > 0
+        }
+        if not series:
+            return None
+        asked = int(min(frames, self.asked_frames or frames))
+        evaluations = self.evaluations if self.end <= frames else {}
+        config = {**self.config, "frames": asked}
+        return replace(self, config=config, series=series, evaluations=evaluations)
+
     def files(self, endings: Sequence[str]) -> list[Path]:
         """Files in the folder and its direct subfolders, by name."""
         found = [path for pattern in ("*", "*/*") for path in self.path.glob(pattern)]

@@ -36,6 +36,12 @@ class Series:
     """Per column float[T]; NaN where nothing was measured. `episodes` counts those finished since
     the run began."""
 
+    def cut(self, frames: float) -> "Series":
+        """Its lines up to so many frames."""
+        kept = self.frames <= frames
+        values = {name: column[kept] for name, column in self.values.items()}
+        return Series(self.frames[kept], values)
+
 
 def read_series(folder: Path) -> tuple[dict[int, Series], int]:
     """Series by seed, and how many damaged lines were left out.

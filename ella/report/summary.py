@@ -229,13 +229,22 @@ class Summary:
 
 
 def summarise(
-    paths: Sequence[Path], *, baseline: str | None = None, margin: float = MARGIN
+    paths: Sequence[Path],
+    *,
+    baseline: str | None = None,
+    margin: float = MARGIN,
+    frames: float | None = None,
 ) -> Summary:
-    """Read and compare the runs in the folders. That nothing can be drawn is an error, and so is a
-    named baseline without a run."""
+    """Read and compare the runs in the folders, all of each or the first `frames` of a seed. That
+    nothing can be drawn is an error, and so is a named baseline without a run."""
     if not 0 <= margin < math.inf:
         raise InputError(f"margin must be >= 0, got {margin:g}")
+    if frames is not None and not 0 < frames < math.inf:
+        raise InputError(f"frames must be > 0, got {frames:g}")
     runs, warnings = read_runs(paths)
+    if frames is not None:
+        runs, more = _cut(runs, frames)
+        warnings = [*warnings, *more]
     groups, compared, more = group_runs(runs)
     warnings = [*warnings, *more]
     if not groups:
@@ -252,6 +261,17 @@ def summarise(
         chosen,
         margin,
     )
+
+
+def _cut(runs: Sequence[Run], frames: float) -> tuple[list[Run], list[str]]:
+    """The first frames of every run, and warnings about those that have no log line so early."""
+    cut = [(run.path, run.cut(frames)) for run in runs]
+    warnings = [
+        f"{path}: left out: no log line within the first {frames:g} frames"
+        for path, run in cut
+        if run is None
+    ]
+    return [run for _, run in cut if run is not None], warnings
 
 
 def _known(values: np.ndarray) -> np.ndarray:

@@ -91,6 +91,12 @@ def test_what_is_not_of_the_final_policies_is_left_out(write_run, tmp_path):
     assert any("evaluation.json" in text for text in summary.warnings)
 
 
+def test_policies_of_more_frames_than_are_compared_are_left_out(write_run, tmp_path):
+    keep_success(write_run(tmp_path / "ppo"), (0.2, 0.3, 0.4))
+    assert summarise([tmp_path], frames=1e6).results[0].alone
+    assert summarise([tmp_path], frames=9e5).results[0].alone == {}
+
+
 def test_policies_that_played_other_levels_are_named(write_run, tmp_path):
     for method in ("ppo", "ella"):
         keep_success(write_run(tmp_path / method, method=method), (0.2, 0.3, 0.4))

@@ -124,6 +124,29 @@ def test_a_run_that_stopped_early_is_drawn_but_not_compared(write_run, tmp_path)
     assert "<td>3</td>" in render(summary)
 
 
+def test_the_first_frames_alone_can_be_compared(write_run, tmp_path):
+    stopped = write_run(tmp_path / "ppo")
+    edit_lines(stopped, lambda lines: lines[: 1 + 3 * 4])
+    write_run(tmp_path / "ella", until=0.25, method="ella")
+    late = write_run(tmp_path / "late", lines=2, method="rnd")
+    summary = summarise([tmp_path], frames=210_000)
+    assert summary.budget("goto-room") == 200_000
+    ppo, ella = summary.results
+    assert (ppo.group.label, ella.group.label) == ("PPO", "ELLA")
+    assert max(ella.group.ends) == 200_000
+    assert ella.difference.interval.value == pytest.approx(ella.area.value - ppo.area.value)
+    assert summary.warnings == (
+        f"{stopped}: not finished: 0.2 of 1 million frames",
+        f"{late}: left out: no log line within the first 210000 frames",
+    )
+
+
+@pytest.mark.parametrize("frames", [0, -1.0, np.inf, np.nan])
+def test_frames_to_compare_must_be_a_number_above_zero(write_run, tmp_path, frames):
+    with pytest.raises(InputError, match="frames must be > 0"):
+        summarise([write_run(tmp_path / "a")], frames=frames)
+
+
 def has_goal(run, rate):
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**config, "until": rate}))
