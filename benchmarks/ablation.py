@@ -3,8 +3,9 @@
     python benchmarks/ablation.py reproduction/short --out ablation.json --figure ablation.png
 
 Reads the runs of `ella reproduce ablation`; with `--episodes 500` those of `ella reproduce
-ablation-budget`, which have so many expert episodes. Scores are areas under the success curve over the
-frames that all runs of a task have; differences are paired by seed, with 95 % Student-t intervals.
+ablation-budget`, which have so many expert episodes. Scores are areas under the success curve over
+the frames that all runs of a task have; differences are paired by seed, with 95 % Student-t
+intervals.
 Runs are compared within a folder only, since two folders may have different termination
 classifiers; a difference that several folders have takes the pairs of all. `--beside` names runs
 that lie elsewhere and share the classifiers of every folder, as the main figure's `ella-solvent`.
