@@ -87,7 +87,7 @@ class BelievedRelevance(AbstractRelevance):
         return logs > self._log_threshold(state)
 
     def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
-        return jnp.zeros_like(steps, bool)
+        return self.learned.pays_everything(steps, num_envs)
 
     def probability(self, state: Beliefs, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         weighted = self.learned.probability(state.learner, ids)

@@ -98,6 +98,11 @@ class AbstractRelevance(eqx.Module):
         `frames_per_iteration` frames."""
 
 
+def within(frames: int, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
+    """Whether these steps of each environment lie within the first frames of a seed."""
+    return steps < -(-frames // num_envs)
+
+
 class OracleRelevance(AbstractRelevance):
     """True relevance, read off the grammar (`ella.shaping.oracle`)."""
 
@@ -120,7 +125,7 @@ class OracleRelevance(AbstractRelevance):
         return oracle_relevance(self.spec, instructions.ids, self.low_level)
 
     def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
-        return steps < -(-self.after_frames // num_envs)
+        return within(self.after_frames, steps, num_envs)
 
     def probability(self, state: PyTree, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         return oracle_relevance(self.spec, ids, self.low_level).astype(jnp.float32)
@@ -229,7 +234,7 @@ class LearnedRelevance(AbstractRelevance):
         return logs > LOG_HALF
 
     def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
-        return jnp.zeros_like(steps, bool)
+        return within(self.settings.everything_frames, steps, num_envs)
 
     def probability(self, state: RelevanceLearner, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         return jnp.exp(self.log_probability(state, ids))

@@ -71,6 +71,9 @@ class RelevanceSettings:
     update_every: int = 128_000
     """Frames between updates, rounded to the nearest whole number of iterations, at least 1; the
     paper's 50 iterations of 2,560 frames."""
+    everything_frames: int = 0
+    """Frames of a seed in which every completion is paid for, while the classifier learns already;
+    0 as in the paper, whose oracle has 2.5 million of them."""
     initial_instructions: int = 100
     """Different high-level instructions the classifier is first taught to call everything relevant
     to, drawn from levels."""
@@ -99,6 +102,10 @@ class RelevanceSettings:
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
+        if self.everything_frames < 0:
+            raise InputError(
+                f"relevance everything_frames must be >= 0, got {self.everything_frames}"
+            )
         self._check_beliefs()
 
     def _check_beliefs(self) -> None:

@@ -153,6 +153,23 @@ def test_it_learns_what_matters_for_each_errand(taught):
 
 
 @pytest.mark.thorough
+def test_it_pays_for_everything_in_the_first_frames_and_learns_meanwhile():
+    paid = {}
+    for frames in (0, 3 * B * UPDATES):
+        relevance = replace(SMALL, everything_frames=frames)
+        host = errands_ella(**EVERY_ROUND, relevance=relevance)
+        host.start(B)
+        for round_ in range(UPDATES + 1):
+            host.measurements()
+            errands_of_a_round(host, round_)
+            paid[frames, round_] = host.measurements()["bonus_per_episode"]
+    late = 3 * B * UPDATES
+    assert paid[0, 0] == paid[late, 0]
+    assert paid[0, UPDATES - 1] < paid[late, UPDATES - 1]
+    assert paid[0, UPDATES] == paid[late, UPDATES], "both learned the same"
+
+
+@pytest.mark.thorough
 def test_instructions_without_a_success_can_stay_relevant():
     solved = 6
     paid = {}

@@ -11,6 +11,7 @@ from ella.episodes.explanation import explain
 from ella.errors import InputError
 from ella.networks.settings import RelevanceNetworkSettings
 from ella.shaping import relevance_dataset
+from ella.shaping.beliefs import BelievedRelevance
 from ella.shaping.ella import EllaState, EpisodeLedger, ella_shaper
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance import LearnedRelevance
@@ -225,6 +226,21 @@ def test_a_start_that_does_not_get_there_is_a_problem():
     ((line, applies),) = relevance.start_problems(state).items()
     assert applies
     assert "relevance.max_initial_rounds" in line
+
+
+@pytest.mark.parametrize(
+    ("frames", "paid"), [(0, 0), (1, 1), (128, 2), (129, 3)], ids=lambda value: str(value)
+)
+def test_everything_is_paid_for_in_the_first_frames_of_a_seed(frames, paid):
+    relevance = LearnedRelevance(SPEC, RelevanceSettings(everything_frames=frames), learns=False)
+    for judge in (relevance, BelievedRelevance(relevance)):
+        found = judge.pays_everything(jnp.arange(5), 64)
+        assert found.tolist() == [True] * paid + [False] * (5 - paid)
+
+
+def test_a_negative_number_of_frames_is_refused():
+    with pytest.raises(InputError, match="everything_frames must be >= 0, got -1"):
+        RelevanceSettings(everything_frames=-1)
 
 
 @pytest.mark.parametrize("bad", [{"batch": 0}, {"learning_rate": 0.0}, {"max_steps": 0}])

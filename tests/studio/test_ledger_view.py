@@ -68,6 +68,18 @@ def test_paid_for_is_what_exceeds_the_base_rate(tmp_path):
         assert len(found.paid_for) == paid
 
 
+@pytest.mark.parametrize(("frames", "paid"), [(2_000_000, 18), (3_000_000, 0)])
+def test_a_learned_judge_pays_for_everything_as_long_as_it_is_asked_to(tmp_path, frames, paid):
+    method = ELLASolvent()
+    method = replace(method, relevance=replace(method.relevance, everything_frames=2_500_000))
+    learned = exported(tmp_path, method, frames)
+    beliefs = replace(learned.state.relevance, shift=jnp.float32(5))
+    state = replace(learned.state, relevance=beliefs)
+    found = explain(SPEC, learned.shaper, state, "open the red door")
+    assert max(judgement.probability for judgement in found.judgements) < 0.5
+    assert len(found.paid_for) == paid
+
+
 @pytest.mark.parametrize(("frames", "paid"), [(2_000_000, 36), (10_000_000, 2)])
 def test_an_oracle_pays_for_everything_as_long_as_it_did_in_training(tmp_path, frames, paid):
     learned = exported(tmp_path, ELLAOracle(after_frames=2_500_000), frames)
