@@ -131,6 +131,21 @@ def test_a_pair_of_runs_beside_several_folders_counts_once():
     assert _rows({"a": beside, "b": beside})[ablation.ALL, "alone"] == once
 
 
+def test_runs_with_few_expert_episodes_are_an_ablation_of_their_own():
+    runs = [
+        _run("a/unlock-maze-ella", {1: 0.2}),
+        _run("a/unlock-maze-ella-solvent", {1: 0.5}),
+        _run("a/unlock-maze-ella-episodes500", {1: 0.1}),
+        _run("a/unlock-maze-ella-solvent-episodes500-without-windows", {1: 0.3}),
+    ]
+    for episodes, names in (
+        (None, {"ella", "ella-solvent"}),
+        (500, {"ella", "ella-solvent-without-windows"}),
+        (100, set()),
+    ):
+        assert set(ablation.areas({Path("a"): runs}, "unlock-maze", episodes)) == names
+
+
 def test_a_run_beside_several_folders_is_paired_with_the_runs_of_each():
     solvent = _run("elsewhere/unlock-maze-ella-solvent", {1: 0.5, 2: 0.6})
     without = "unlock-maze-ella-solvent-without-windows"

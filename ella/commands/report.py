@@ -46,6 +46,7 @@ class Arguments:
 def run(arguments: Arguments) -> None:
     """Write the page and the figures, and print their paths."""
     from ella.report.figures import write_figures
+    from ella.report.summary import check_comparison
 
     if not arguments.runs:
         raise InputError("name at least one folder of runs")
@@ -56,6 +57,7 @@ def run(arguments: Arguments) -> None:
         )
     if arguments.out.exists() and not arguments.out.is_dir():
         raise InputError(f"{arguments.out} is a file; name a folder")
+    check_comparison(_margin(arguments), arguments.frames)
     if arguments.watch:
         _watch(arguments)
     summary = _summarise(arguments)
@@ -67,12 +69,20 @@ def run(arguments: Arguments) -> None:
 
 
 def _summarise(arguments: Arguments) -> "Summary":
-    from ella.report.summary import MARGIN, summarise
+    from ella.report.summary import summarise
 
-    margin = MARGIN if arguments.margin is None else arguments.margin
     return summarise(
-        arguments.runs, baseline=arguments.baseline, margin=margin, frames=arguments.frames
+        arguments.runs,
+        baseline=arguments.baseline,
+        margin=_margin(arguments),
+        frames=arguments.frames,
     )
+
+
+def _margin(arguments: Arguments) -> float:
+    from ella.report.summary import MARGIN
+
+    return MARGIN if arguments.margin is None else arguments.margin
 
 
 def _watch(arguments: Arguments) -> None:

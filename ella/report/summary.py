@@ -237,10 +237,7 @@ def summarise(
 ) -> Summary:
     """Read and compare the runs in the folders, all of each or the first `frames` of a seed. That
     nothing can be drawn is an error, and so is a named baseline without a run."""
-    if not 0 <= margin < math.inf:
-        raise InputError(f"margin must be >= 0, got {margin:g}")
-    if frames is not None and not 0 < frames < math.inf:
-        raise InputError(f"frames must be > 0, got {frames:g}")
+    check_comparison(margin, frames)
     runs, warnings = read_runs(paths)
     if frames is not None:
         runs, more = _cut(runs, frames)
@@ -263,15 +260,23 @@ def summarise(
     )
 
 
+def check_comparison(margin: float, frames: float | None) -> None:
+    """Refuse what no runs can be compared by."""
+    if not 0 <= margin < math.inf:
+        raise InputError(f"margin must be >= 0, got {margin:g}")
+    if frames is not None and not 0 < frames < math.inf:
+        raise InputError(f"frames must be > 0, got {frames:g}")
+
+
 def _cut(runs: Sequence[Run], frames: float) -> tuple[list[Run], list[str]]:
-    """The first frames of every run, and warnings about those that have no log line so early."""
+    """The first frames of every run, and warnings about those that have no log line so early. That
+    none has one is an error."""
     cut = [(run.path, run.cut(frames)) for run in runs]
-    warnings = [
-        f"{path}: left out: no log line within the first {frames:g} frames"
-        for path, run in cut
-        if run is None
-    ]
-    return [run for _, run in cut if run is not None], warnings
+    missing = f"no log line within the first {frames:.12g} frames"
+    kept = [run for _, run in cut if run is not None]
+    if runs and not kept:
+        raise InputError(f"nothing to report on: {missing} of any run")
+    return kept, [f"{path}: left out: {missing}" for path, run in cut if run is None]
 
 
 def _known(values: np.ndarray) -> np.ndarray:

@@ -9,15 +9,9 @@ from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
 
 from ella.measurement import Mean, Measurements
 from ella.networks.relevance import relevance_classifier, relevance_matrix
-from ella.schedule import whole_iterations
+from ella.schedule import steps_of, whole_iterations
 from ella.shaping import relevance_training
-from ella.shaping.relevance import (
-    LOG_HALF,
-    AbstractRelevance,
-    learn_everything,
-    learn_from_dataset,
-    within,
-)
+from ella.shaping.relevance import LOG_HALF, AbstractRelevance, learn_everything, learn_from_dataset
 from ella.shaping.relevance_dataset import RelevanceDataset
 from ella.shaping.relevance_training import Decompositions, RelevanceLearner
 from ella.shaping.settings import RelevanceSettings
@@ -83,7 +77,7 @@ class FreeTextRelevance(AbstractRelevance):
         return replace(state, relevant=state.relevant.at[instructions.ids].set(rows))
 
     def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
-        return within(self.settings.everything_frames, steps, num_envs)
+        return steps < steps_of(self.settings.everything_frames, num_envs)
 
     def probability(self, state: FreeTextLearner, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         return self.probability_of(state, self.sentences[ids])

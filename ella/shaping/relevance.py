@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.measurement import Mean, Measurements
 from ella.networks.relevance import relevance_classifier, relevance_matrix
-from ella.schedule import whole_iterations
+from ella.schedule import steps_of, whole_iterations
 from ella.shaping import relevance_dataset, relevance_training
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance_dataset import RelevanceDataset
@@ -98,11 +98,6 @@ class AbstractRelevance(eqx.Module):
         `frames_per_iteration` frames."""
 
 
-def within(frames: int, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
-    """Whether these steps of each environment lie within the first frames of a seed."""
-    return steps < -(-frames // num_envs)
-
-
 class OracleRelevance(AbstractRelevance):
     """True relevance, read off the grammar (`ella.shaping.oracle`)."""
 
@@ -125,7 +120,7 @@ class OracleRelevance(AbstractRelevance):
         return oracle_relevance(self.spec, instructions.ids, self.low_level)
 
     def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
-        return within(self.after_frames, steps, num_envs)
+        return steps < steps_of(self.after_frames, num_envs)
 
     def probability(self, state: PyTree, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         return oracle_relevance(self.spec, ids, self.low_level).astype(jnp.float32)
@@ -234,7 +229,7 @@ class LearnedRelevance(AbstractRelevance):
         return logs > LOG_HALF
 
     def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
-        return within(self.settings.everything_frames, steps, num_envs)
+        return steps < steps_of(self.settings.everything_frames, num_envs)
 
     def probability(self, state: RelevanceLearner, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
         return jnp.exp(self.log_probability(state, ids))

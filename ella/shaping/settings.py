@@ -5,6 +5,7 @@ from typing import Literal
 
 from ella.errors import InputError
 from ella.networks.settings import RelevanceNetworkSettings
+from ella.setting_checks import require_at_least
 
 UNLIMITED = 1_000_000
 
@@ -102,10 +103,7 @@ class RelevanceSettings:
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
-        if self.everything_frames < 0:
-            raise InputError(
-                f"relevance everything_frames must be >= 0, got {self.everything_frames}"
-            )
+        require_at_least(self, 0, "everything_frames")
         self._check_beliefs()
 
     def _check_beliefs(self) -> None:

@@ -408,6 +408,9 @@ def test_command_writes_page_and_figures(write_run, tmp_path, capsys):
         (["{tmp}", "--out", "{tmp}/file"], "{tmp}/file is a file; name a folder"),
         (["{tmp}", "--margin", "-1"], "margin must be >= 0, got -1"),
         (["{tmp}", "--margin", "nan"], "margin must be >= 0, got nan"),
+        (["{tmp}", "--watch", "--margin", "-1"], "margin must be >= 0, got -1"),
+        (["{tmp}", "--frames", "0"], "frames must be > 0, got 0"),
+        (["{tmp}", "--watch", "--frames", "nan"], "frames must be > 0, got nan"),
     ],
 )
 def test_bad_input_is_one_line(words, said, tmp_path, capsys):

@@ -141,6 +141,12 @@ def test_the_first_frames_alone_can_be_compared(write_run, tmp_path):
     )
 
 
+def test_too_few_frames_to_compare_are_one_line(write_run, tmp_path):
+    line = "nothing to report on: no log line within the first 10000 frames of any run"
+    with pytest.raises(InputError, match=f"^{line}$"):
+        summarise([write_run(tmp_path / "a")], frames=1e4)
+
+
 @pytest.mark.parametrize("frames", [0, -1.0, np.inf, np.nan])
 def test_frames_to_compare_must_be_a_number_above_zero(write_run, tmp_path, frames):
     with pytest.raises(InputError, match="frames must be > 0"):
