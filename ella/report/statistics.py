@@ -219,13 +219,20 @@ def frames_ratio(
     """Mean frames of the baseline's seeds over those of the method's; above 1 the method is faster.
 
     Seeds that never got there (infinite) count as their method's budget, the least they would have
-    needed. None if no seed at all got there. The interval is Welch's t interval of the logarithm of
-    the ratio (delta method); without width where each side's seeds got there in one window.
+    needed; where both methods have such seeds, all count up to the smaller budget, lest the longer
+    run looks slower. None if no seed got there within it. The interval is Welch's t interval of the
+    logarithm of the ratio (delta method); without width where each side's seeds got there in one
+    window.
     """
-    if np.isinf(baseline).all() and np.isinf(method).all():
-        return None
-    sides = [np.where(np.isinf(x), b, x) for x, b in zip((baseline, method), budgets, strict=True)]
     missing = bool(np.isinf(baseline).any()), bool(np.isinf(method).any())
+    if all(missing):
+        budgets = (min(budgets),) * 2
+        if min(baseline.min(), method.min()) > budgets[0]:
+            return None
+    sides = [
+        np.minimum(x, b) if np.isinf(x).any() else x
+        for x, b in zip((baseline, method), budgets, strict=True)
+    ]
     bounds: dict[tuple[bool, bool], Literal["", "at least", "at most", "uncertain"]] = {
         (False, False): "",
         (True, False): "at least",

@@ -197,7 +197,8 @@ def test_ratio_of_frames_and_its_interval():
     [
         ([np.inf, 10.0], [5.0, 5.0], "at least", 3.0),
         ([10.0, 10.0], [np.inf, np.inf], "at most", 0.25),
-        ([np.inf, 10.0], [np.inf, 10.0], "uncertain", 15 / 25),
+        ([np.inf, 10.0], [np.inf, 10.0], "uncertain", 1.0),
+        ([np.inf, 10.0], [30.0, np.inf], "uncertain", 15 / 20),
     ],
 )
 def test_seeds_that_never_got_there_make_bounds(baseline, method, bound, value):
@@ -210,3 +211,4 @@ def test_seeds_that_never_got_there_make_bounds(baseline, method, bound, value):
 def test_no_ratio_where_nobody_got_there():
     never = np.array([np.inf, np.inf])
     assert statistics.frames_ratio(never, never, (1.0, 1.0)) is None
+    assert statistics.frames_ratio(never, np.array([3.0, np.inf]), (2.0, 4.0)) is None
