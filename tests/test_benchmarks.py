@@ -37,6 +37,7 @@ kernel_cases = import_module("kernel_cases")
 network_kernels = import_module("network_kernels")
 paid_steps = import_module("paid_steps")
 plain_kernels = import_module("plain_kernels")
+relative_gains = import_module("relative_gains")
 success_by_mission = import_module("success_by_mission")
 what_successes_show = import_module("what_successes_show")
 
@@ -105,13 +106,13 @@ def test_gradient_step_case_traces(tiny_scale):
     assert jax.tree.leaves(jax.eval_shape(function, *arguments))
 
 
-def _run(path: str, areas: dict[int, float]) -> Run:
+def _run(path: str, areas: dict[int, float], method: str = "ella") -> Run:
     """A run of unlock-maze with a constant success rate for each seed."""
     series = {
         seed: Series(np.array([1e6, 2e6]), {SUCCESS: np.full(2, area)})
         for seed, area in areas.items()
     }
-    return Run(Path(path), {"task": {"name": "unlock-maze"}, "method": "ella"}, {}, series)
+    return Run(Path(path), {"task": {"name": "unlock-maze"}, "method": method}, {}, series)
 
 
 def _rows(folders: dict[str, list[Run]]) -> dict[tuple[str, str], dict]:
@@ -167,6 +168,29 @@ def test_ablation_gives_the_committed_rows(name, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["ablation.py", *COMMITTED[name], "--out", str(out)])
     ablation.main()
     assert json.loads(out.read_text())["rows"] == json.loads(Path(name).read_text())["rows"]
+
+
+def test_relative_gains_are_those_of_the_areas():
+    areas = {"ella": {1: 0.4, 2: 0.9}, "ppo": {1: 0.2, 2: 0.1}}
+    runs = [
+        _run(f"{method}/unlock-maze-{method}", found, method) for method, found in areas.items()
+    ]
+    ratios = relative_gains.log_ratios(runs, "unlock-maze", 2e6)
+    assert np.exp(ratios) == pytest.approx([2.0, 9.0])
+    found = relative_gains.difference(ratios, ratios + 1)
+    assert found.value == pytest.approx(-1.0)
+    assert found.low < -1.0 < found.high
+    assert relative_gains.success(runs[0], 2e6) == pytest.approx((0.4 + 0.9) / 2)
+
+
+def test_relative_gains_give_the_committed_rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    committed = json.loads(Path("results/main-8-seeds/relative-gains.json").read_text())
+    words = committed["command"].split()[1:]
+    out = tmp_path / "found.json"
+    monkeypatch.setattr("sys.argv", [*words[:-1], str(out)])
+    relative_gains.main()
+    assert json.loads(out.read_text())["rows"] == committed["rows"]
 
 
 @pytest.mark.parametrize("name", LOW_LEVEL)

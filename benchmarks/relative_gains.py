@@ -1,0 +1,104 @@
+"""How many times PPO's area under the success curve does ELLA have, on one task against others?
+
+    python benchmarks/relative_gains.py results/main-8-seeds putnext-maze:60e6 putnext-room:30e6 \
+        [--out FILE]
+
+Reads runs of PPO and ELLA and takes of every seed the ratio of the two areas up to the frames
+named. Prints JSON: per task the geometric mean of the ratios and ELLA's success in the last 2 % of
+these frames; and the first task's mean logarithm less each other's, with Welch's 95 % interval.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ella.durable_files import write_durably
+from ella.intervals import Interval, welch_half_width
+from ella.report.runs import Run, read_runs
+from ella.report.series import SUCCESS
+from ella.report.statistics import area_under_curve
+
+END = 0.02
+"""Share of the frames, at their end, in which success is told."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=Path, help="folder of runs")
+    parser.add_argument("tasks", nargs="+", metavar="TASK:FRAMES")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    runs, warnings = read_runs([arguments.runs])
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    asked = [one.rpartition(":") for one in arguments.tasks]
+    ratios = [log_ratios(runs, task, float(frames)) for task, _, frames in asked]
+    rows: list[dict[str, Any]] = [
+        {
+            "task": task,
+            "frames": float(frames),
+            "seeds": len(found),
+            "ratio": float(np.exp(found.mean())),
+            "success_of_ella": success(run_of(runs, task, "ella"), float(frames)),
+        }
+        for (task, _, frames), found in zip(asked, ratios, strict=True)
+    ]
+    for row, found in zip(rows[1:], ratios[1:], strict=True):
+        row["first_less_this"] = vars(difference(ratios[0], found))
+    result = {
+        "command": "python benchmarks/relative_gains.py " + " ".join(sys.argv[1:]),
+        "what": "ELLA's area under the success curve over PPO's, and differences of its logarithm",
+        "rows": rows,
+    }
+    text = json.dumps(result, indent=1) + "\n"
+    print(text, end="")
+    if arguments.out is not None:
+        write_durably(arguments.out, text)
+
+
+def run_of(runs: list[Run], task: str, method: str) -> Run:
+    found = [run for run in runs if (run.task, run.method) == (task, method)]
+    if len(found) != 1:
+        sys.exit(f"{len(found)} runs of {method} on {task} instead of one")
+    return found[0]
+
+
+def log_ratios(runs: list[Run], task: str, frames: float) -> np.ndarray:
+    """float[seeds]: of the areas of ELLA and PPO, of every seed that both have."""
+    ella, ppo = (run_of(runs, task, method) for method in ("ella", "ppo"))
+    if min(ella.shared_end, ppo.shared_end) < 0.99 * frames:
+        sys.exit(f"{task} has no {frames:,.0f} frames of both methods")
+    seeds = sorted(ella.series.keys() & ppo.series.keys())
+    return np.log([_area(ella, seed, frames) / _area(ppo, seed, frames) for seed in seeds])
+
+
+def _area(run: Run, seed: int, frames: float) -> float:
+    series = run.series[seed]
+    return float(area_under_curve(series.frames, series.values[SUCCESS][None], frames)[0])
+
+
+def success(run: Run, frames: float) -> float:
+    """Mean over seeds in the last frames up to so many."""
+    means = [
+        series.values[SUCCESS][
+            (series.frames <= frames) & (series.frames > (1 - END) * frames)
+        ].mean()
+        for series in run.series.values()
+    ]
+    return float(np.mean(means))
+
+
+def difference(one: np.ndarray, other: np.ndarray) -> Interval:
+    """Of two means, with Welch's interval."""
+    sizes = np.array([one.size, other.size])
+    half = welch_half_width(np.array([x.var(ddof=1) for x in (one, other)]) / sizes, sizes)
+    value = float(one.mean() - other.mean())
+    return Interval(value, value - half, value + half)
+
+
+if __name__ == "__main__":
+    main()
