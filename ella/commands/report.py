@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ella.report.summary import Summary
 
 PAGE = "index.html"
-FIGURES = "figures"
 LONGEST_WAIT = 86_400.0
 """Seconds between two readings, at most: a day."""
 
@@ -45,6 +44,7 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Write the page and the figures, and print their paths."""
+    from ella.report.figure_files import FOLDER
     from ella.report.figures import write_figures
     from ella.report.summary import check_comparison
 
@@ -63,9 +63,9 @@ def run(arguments: Arguments) -> None:
     summary = _summarise(arguments)
     for warning in summary.warnings:
         sys.stderr.write(f"{warning}\n")
-    figures = write_figures(summary, arguments.out / FIGURES)
+    figures = write_figures(summary, arguments.out / FOLDER)
     page = _write_page(arguments, summary)
-    sys.stdout.write(f"wrote {page} and {len(figures)} files in {arguments.out / FIGURES}\n")
+    sys.stdout.write(f"wrote {page} and {len(figures)} files in {arguments.out / FOLDER}\n")
 
 
 def _summarise(arguments: Arguments) -> "Summary":

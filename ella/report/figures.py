@@ -10,6 +10,7 @@ import numpy as np
 from ella.intervals import Interval
 from ella.methods.method import Column, Panels
 from ella.report import statistics
+from ella.report.figure_files import FORMATS
 from ella.report.groups import Group
 from ella.report.method_styles import panels_by_method, panels_in_use
 from ella.report.palette import colours
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = ("png", "pdf")
 COLUMNS = 3
 PANEL = (3.6, 2.7)
 """Inches."""

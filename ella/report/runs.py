@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ella.errors import InputError
+from ella.report.figure_files import is_figure
 from ella.report.series import MAX_NUMBER, SUCCESS, Series, read_series
 from ella.runs.config_file import CONFIG_FILE, FORMAT_VERSION, READABLE_VERSIONS, current_table
 from ella.runs.directory import PROVENANCE_FILE
@@ -128,9 +129,11 @@ class Run:
         return replace(self, config=config, series=series, evaluations=evaluations)
 
     def files(self, endings: Sequence[str]) -> list[Path]:
-        """Files in the folder and its direct subfolders, by name."""
+        """Files in the folder and its direct subfolders, by name, without the figures of a report
+        that was written there."""
         found = [path for pattern in ("*", "*/*") for path in self.path.glob(pattern)]
-        return sorted(path for path in found if path.suffix in endings and path.is_file())
+        chosen = [path for path in found if path.suffix in endings and not is_figure(path)]
+        return sorted(path for path in chosen if path.is_file())
 
 
 def _resolved(config: dict[str, Any]) -> dict[str, Any]:
@@ -258,20 +261,28 @@ def _success(series: Series) -> np.ndarray:
 
 
 def _without_repeated_seeds(runs: list[Run], warnings: list[str]) -> list[Run]:
-    """Drop what two folders both hold, so that no seed counts twice."""
+    """Drop what two folders both hold, so that no seed counts twice: the copy with most frames
+    stays, the first of equal ones."""
+    keys = [json.dumps(run.identity, sort_keys=True, default=str) for run in runs]
+    owners: dict[tuple[str, int], Run] = {}
+    for key, run in zip(keys, runs, strict=True):
+        for seed, series in run.series.items():
+            owner = owners.setdefault((key, seed), run)
+            if series.frames[-1] > owner.series[seed].frames[-1]:
+                owners[key, seed] = run
     kept: list[Run] = []
-    owners: dict[tuple[str, int], Path] = {}
-    for run in runs:
-        key = json.dumps(run.identity, sort_keys=True, default=str)
+    for key, run in zip(keys, runs, strict=True):
+        own: dict[int, Series] = {}
         repeated: dict[Path, list[int]] = defaultdict(list)
-        for seed in run.series:
-            if (key, seed) in owners:
-                repeated[owners[key, seed]].append(seed)
-        for owner, seeds in repeated.items():
-            warnings.append(f"{run.path}: seed(s) {_listed(seeds)} are in {owner} too; left out")
-        own = {seed: series for seed, series in run.series.items() if (key, seed) not in owners}
+        for seed, series in run.series.items():
+            owner = owners[key, seed]
+            if owner is run:
+                own[seed] = series
+            else:
+                repeated[owner.path].append(seed)
+        for path, seeds in repeated.items():
+            warnings.append(f"{run.path}: seed(s) {_listed(seeds)} are in {path} too; left out")
         if own:
-            owners |= {(key, seed): run.path for seed in own}
             kept.append(replace(run, series=own) if repeated else run)
     return kept
 

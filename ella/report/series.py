@@ -24,6 +24,10 @@ COLUMNS = frozenset(
 )
 MAX_NUMBER = 1e30
 """Larger measurements are damage."""
+WHOLE_NUMBERS = ("seed", "iteration")
+MAX_WHOLE_NUMBER = 2**32 - 1
+"""The largest seed that can be trained, and more iterations than any run has: larger ones are
+damage."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +85,15 @@ def _read_columns(
     if "seed" not in header or "frames" not in header:
         return np.array([]), np.array([]), {}, sum(1 for _ in rows)
     places = [header.index(name) for name in ("seed", "frames", *names)]
+    whole = [header.index(name) for name in WHOLE_NUMBERS if name in header]
     # One flat array of doubles: a hundred megabytes of text are a few of numbers.
     numbers, damaged = array("d"), 0
     for row in rows:
         try:
             if len(row) != len(header):
                 raise ValueError("another number of columns")
-            int(row[places[0]])
+            if not all(0 <= int(row[place]) <= MAX_WHOLE_NUMBER for place in whole):
+                raise ValueError("no seed or no iteration")
             line = [float(row[place] or "nan") for place in places]
             if not 0 < line[1] < MAX_NUMBER:
                 raise ValueError("no frames")

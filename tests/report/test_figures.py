@@ -5,10 +5,14 @@ from dataclasses import replace
 import matplotlib as mpl
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from PIL import Image
 
+from ella.cli import main
 from ella.networks.settings import NetworkSettings
 from ella.ppo.settings import PPOSettings
+from ella.report.figure_files import FOLDER, NAMES
 from ella.report.figures import STYLE, draw, write_figures
+from ella.report.method_styles import panels_by_method
 from ella.report.page import render
 from ella.report.summary import summarise
 from ella.settings_table import to_json
@@ -72,3 +76,29 @@ def test_pictures_of_an_earlier_report_are_removed(write_run, tmp_path) -> None:
     written = write_figures(summarise([write_run(tmp_path / "run", lines=2)]), folder)
     assert {path.name for path in folder.iterdir()} == {*kept, *(path.name for path in written)}
     assert "ella" not in {path.stem for path in written}
+
+
+def test_figures_of_a_report_are_no_artefacts_of_a_run(write_run, tmp_path) -> None:
+    """As after `ella report RUN --out RUN`, beside pictures of the run."""
+    run = write_run(tmp_path / "run", method="ella", lines=2)
+    (run / FOLDER).mkdir()
+    figures = [f"{FOLDER}/{name}.png" for name in (*NAMES, *panels_by_method())]
+    own = ["ella.png", f"{FOLDER}/frames-ratio.gif", f"{FOLDER}/mine.png"]
+    for name in (*figures, *own):
+        Image.new("RGB", (4, 3)).save(run / name)
+    (artefacts,) = summarise([run]).artefacts
+    assert [image.name for image in artefacts.images] == own
+
+
+def test_names_of_figures_are_all_known(write_run, tmp_path) -> None:
+    summary = summarise([write_run(tmp_path / "run", lines=2)])
+    assert [name for name, _ in draw(summary)] == [*NAMES, *panels_by_method()]
+
+
+@pytest.mark.thorough
+def test_a_report_in_the_folder_of_its_run_does_not_show_itself(write_run, tmp_path) -> None:
+    run = write_run(tmp_path / "run", lines=2)
+    for _ in range(2):
+        assert main(["report", str(run), "--out", str(run)]) == 0
+    assert list((run / FOLDER).glob("*.png"))
+    assert "<figcaption>" not in (run / "index.html").read_text()

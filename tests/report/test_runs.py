@@ -97,6 +97,20 @@ def test_absurd_numbers_do_not_stop_a_report(write_run, tmp_path):
     assert "<table>" in render(summary)
 
 
+@pytest.mark.parametrize("column", ["seed", "iteration"])
+def test_a_line_of_an_impossible_seed_or_iteration_is_damaged(write_run, tmp_path, column):
+    run = write_run(tmp_path / "a", seeds=1)
+    texts = ["9" * 40, "9" * 400, "9" * 5000, "4294967296", "-1", "1e300", "nan", "inf", "", "1.5"]
+    seeds_and_iterations = [(x, "1") if column == "seed" else ("0", x) for x in texts]
+    damaged = [f"{seed},{i},1000,1,1,4,0.5\n" for seed, i in seeds_and_iterations]
+    edit_lines(run, lambda lines: [*lines, *damaged])
+    summary = summarise([run])
+    assert summary.warnings == (f"{run}: {len(texts)} damaged line(s) of metrics.csv left out",)
+    assert summary.groups[0].seeds == (0,)
+    assert summary.groups[0].frames[0] == 50_000
+    assert "<table>" in render(summary)
+
+
 @pytest.mark.parametrize("frames", [10**400, -1, "many"], ids=["huge", "negative", "text"])
 def test_an_absurd_number_of_frames_does_not_stop_a_report(write_run, tmp_path, frames):
     run = write_run(tmp_path / "a")
@@ -274,6 +288,20 @@ def test_repeated_seeds_are_told_with_the_folder_each_is_in(write_run, tmp_path)
     assert warnings == [
         f"{tmp_path / 'h'}: seed(s) {seed} are in {tmp_path / owner} too; left out"
         for seed, owner in enumerate("fg")
+    ]
+
+
+def test_of_repeated_seeds_the_copy_with_more_frames_counts(write_run, tmp_path):
+    aborted, whole = tmp_path / "a", tmp_path / "b"
+    edit_lines(write_run(aborted, seeds=2), lambda lines: lines[:3])
+    write_run(whole, seeds=1)
+    edit_lines(write_run(tmp_path / "c", seeds=1), lambda lines: lines[:11])
+    write_run(tmp_path / "d", seeds=1)
+    runs, warnings = read_runs([tmp_path])
+    ends = [(run.path, seed, s.frames[-1]) for run in runs for seed, s in run.series.items()]
+    assert ends == [(aborted, 1, 50_000), (whole, 0, 1_000_000)]
+    assert [warning for warning in warnings if "left out" in warning] == [
+        f"{tmp_path / name}: seed(s) 0 are in {whole} too; left out" for name in "acd"
     ]
 
 
