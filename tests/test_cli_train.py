@@ -420,6 +420,30 @@ def test_a_resume_without_a_checkpoint_warns_that_it_restarts(whole, tmp_path, c
     assert said.splitlines()[0].startswith("training PPO on goto-small")
 
 
+def test_a_resume_does_not_train_over_policies_without_a_checkpoint(whole, tmp_path, capsys):
+    out = tmp_path / "run"
+    shutil.copytree(whole.directory, out)
+    shutil.rmtree(out / "checkpoints")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    line = refusal(capsys, "train", "--resume", "--out", out, "--frames", 96)
+    assert "trained policies but no checkpoint to resume from" in line
+    assert f"--start-from {out}" in line
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_names_that_are_empty_are_refused(capsys, config, tmp_path):
+    start = ("train", "goto-small", "--out", tmp_path / "run")
+    assert "unknown method ''" in refusal(capsys, *start, "--config", config, "--method", "")
+    assert "unknown preset ''" in refusal(capsys, *start, "--preset", "")
+    assert "--out: '' is not a path" in refusal(capsys, *start[:-1], "")
+
+
+def test_processes_need_a_coordinator(capsys, config, tmp_path):
+    start = ("train", "goto-small", "--config", config, "--out", tmp_path / "run")
+    line = refusal(capsys, *start, "--processes", 2)
+    assert "--processes and --process need --coordinator" in line
+
+
 @pytest.mark.thorough
 def test_the_first_ctrl_c_in_the_offline_stage_stops_and_can_be_resumed(tmp_path, monkeypatch):
     monkeypatch.setenv("ELLA_CACHE", str(tmp_path / "cache"))

@@ -190,7 +190,7 @@ def _reader(hint: Any, shown: str) -> Callable[[str], Any]:
     def read(word: str) -> Any:
         try:
             return _value(word, hint)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise argparse.ArgumentTypeError(f"'{word}' is not {_expected(hint)}") from None
 
     return read
@@ -211,6 +211,8 @@ def _value(word: str, hint: Any) -> Any:
         if not word.replace("_", "").lstrip("+-").isdecimal() and number != int(number):
             raise ValueError
         return int(word) if word.replace("_", "").lstrip("+-").isdecimal() else int(number)
+    if hint is Path and not word:
+        raise ValueError
     return hint(word)
 
 

@@ -67,6 +67,8 @@ def run(arguments: Arguments, typed: Mapping[str, Any]) -> int:
 
     if arguments.coordinator is not None:
         multi_host.join(arguments.coordinator, arguments.processes, arguments.process)
+    elif arguments.processes is not None or arguments.process is not None:
+        raise InputError("--processes and --process need --coordinator")
     if not multi_host.is_main_process():
         logging.getLogger("ella").setLevel(logging.CRITICAL)
     result = train_run(
@@ -93,17 +95,19 @@ def planned(arguments: Arguments, typed: Mapping[str, Any]) -> "tuple[TaskSpec, 
     spec: TaskSpec | None = None
     table: dict[str, Any] = {}
     if arguments.resume:
-        if arguments.preset or arguments.config:
+        if arguments.preset is not None or arguments.config is not None:
             raise InputError("a resumed run has settings of its own; leave out --preset, --config")
         spec, settings = read_run(arguments.out)
         if arguments.method is not None:
             settings = with_method(settings, arguments.method)
     else:
-        preset = arguments.preset or presets.PAPER
+        preset = presets.PAPER if arguments.preset is None else arguments.preset
         where = str(arguments.config)
         if arguments.config is not None:
             spec, table = read_config_table(arguments.config)
-        method = arguments.method or table.get("method") or presets.DEFAULT_METHOD
+        method = table.get("method") or presets.DEFAULT_METHOD
+        if arguments.method is not None:
+            method = arguments.method
         table = {**table, "method": method}
         settings = from_table(table, presets.find(preset, method), where=where)
     if arguments.task is not None:

@@ -1,11 +1,13 @@
 """What a planned run that has begun left in its directory, for going on with it."""
 
+from ella.errors import InputError
 from ella.runs import directory as run_directory
 from ella.runs import metrics
 from ella.runs.checkpoint import CheckpointStore, fingerprint
 from ella.runs.identity import what_differs
 from ella.runs.planned_run import PlannedRun
 from ella.training.goal import Goal
+from ella.training.policy import SUFFIX
 
 
 def goal_of(planned: PlannedRun, *, is_begun: bool) -> Goal:
@@ -14,6 +16,18 @@ def goal_of(planned: PlannedRun, *, is_begun: bool) -> Goal:
     for values in metrics.lines_of(planned.directory) if is_begun and goal.success else ():
         goal.count(values, int(values["iteration"][0]))
     return goal
+
+
+def check_resumable(planned: PlannedRun) -> None:
+    """Refuse a run whose checkpoints were deleted, and an exported agent: training would restart
+    from frame 0 and replace their policies."""
+    directory = planned.directory
+    trained = any((directory / run_directory.POLICIES).glob(f"*{SUFFIX}"))
+    if trained and not store_of(planned).paths():
+        raise InputError(
+            f"{directory} has trained policies but no checkpoint to resume from; train on from "
+            f"them with --start-from {directory} --out ANOTHER_FOLDER"
+        )
 
 
 def store_of(planned: PlannedRun) -> CheckpointStore:

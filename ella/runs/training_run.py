@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ella.errors import InputError, OutOfMemoryError, is_out_of_memory
 from ella.runs import directory as run_directory
+from ella.runs.begun_run import check_resumable
 from ella.runs.config_file import CONFIG_FILE
 from ella.runs.group_training import GroupTraining, Sinks, agent_to_start_from
 from ella.runs.identity import check_same_run
@@ -72,6 +73,7 @@ def train_runs(
             raise InputError("logging to Weights & Biases needs the package: pip install wandb")
         if resume:
             check_same_run(planned)
+            check_resumable(planned)
     chosen_devices(group[0].settings)
     if not resume:
         agent_to_start_from(group[0].settings)

@@ -1,5 +1,7 @@
 """How large the bonus may be before it can pay to fail."""
 
+import math
+
 from ella.errors import InputError
 from ella.shaping.oracle import low_level_of
 from ella.world.mixtures import Task
@@ -74,7 +76,9 @@ def largest_bonus(
             f"completions must lie between 1 and the {num_low_level} low-level instructions, "
             f"not {completions}"
         )
-    if not 0.0 < discount <= 1.0 or reward_scale <= 0:
-        raise InputError("the discount must lie in (0, 1] and the reward scale must be positive")
+    if not 0.0 < discount <= 1.0 or not 0 < reward_scale < math.inf:
+        raise InputError(
+            "the discount must lie in (0, 1] and the reward scale must be positive and finite"
+        )
     reward = reward_scale * (1.0 - 0.9 * steps / horizon)
     return discount**steps * reward / completions

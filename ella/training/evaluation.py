@@ -65,6 +65,10 @@ def evaluate(
         raise InputError(f"episodes must be at least 1, not {episodes}")
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)
+    if mode not in MODES:
+        raise unknown_name("mode", mode, MODES)
+    if not 0 <= seed < 2**32:
+        raise InputError(f"a seed lies between 0 and {2**32 - 1}, got {seed}")
     env = make(policy.spec)
     batch = min(episodes, BATCH)
     level_key, action_key = jax.random.split(held_out_key(seed))

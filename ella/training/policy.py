@@ -49,14 +49,19 @@ class Policy:
         self, path: Path | str, *, dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     ) -> None:
         """Write `path`, with .safetensors appended unless it ends so; the network's weights as
-        `dtype`."""
+        `dtype`. Folders that are missing are made."""
+        path = _with_ending(Path(path))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise InputError(f"cannot write {path}: {error.filename} is not a folder") from None
         arrays = named_arrays(_tree(self.network, self.statistics))
         for name, array in arrays.items():
             # The statistics hold counts of frames, too large for float16.
             if name.startswith("network.") and array.dtype == np.float32:
                 arrays[name] = np.asarray(array).astype(jnp.dtype(dtype))
         save_arrays(
-            _with_ending(Path(path)),
+            path,
             arrays,
             kind=KIND,
             version=FORMAT_VERSION,

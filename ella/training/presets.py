@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ella.errors import unknown_name
+from ella.errors import InputError, unknown_name
 from ella.methods.method import Method
 from ella.networks.settings import SMALL_NETWORK, NetworkSettings
 from ella.ppo.settings import PPOSettings
@@ -89,6 +89,8 @@ def start(
     also: Sequence[str] = (),
 ) -> TrainingSettings:
     """A preset with a method, given by name or with its settings, and what else is given."""
+    if isinstance(method, type):
+        raise InputError(f"method is the class {method.__name__}; give {method.__name__}()")
     if isinstance(method, str):
         settings = find(preset, method)
     else:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 NO_OPTION = "no_option"
 """Marks a field that is no option of its own on the command line."""
+MAX_FRAMES = 10**15
+"""Of a seed: more than any machine trains."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         require_at_least(self, 1, "seeds", "frames")
+        if self.frames > MAX_FRAMES:
+            raise InputError(f"frames must be <= {MAX_FRAMES:g}")
         require_at_least(self, 0, "devices")
         if self.until is not None and not 0 < self.until <= 1:
             raise InputError(f"until is a success rate in (0, 1], got {self.until}")

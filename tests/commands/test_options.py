@@ -86,6 +86,8 @@ def test_only_what_was_typed_is_reported():
             "unknown option --inner.widht; did you mean --inner.width",
         ),
         ("here --out x --inner.width 1.5", "--inner.width: '1.5' is not a whole number"),
+        ("here --out x --inner.width inf", "--inner.width: 'inf' is not a whole number"),
+        ("here --out x --seeds 1e400", "--seeds: '1e400' is not a whole number"),
         ("here --out x --inner.rate fast", "--inner.rate: 'fast' is not a number"),
         ("here --out x --kind green", "--kind: 'green' is not one of red, blue"),
         ("here there --out x", "unexpected argument 'there'"),

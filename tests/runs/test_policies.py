@@ -44,6 +44,15 @@ def assert_same_policy(found: Policy, expected: Policy) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+def test_saving_makes_the_folders_that_are_missing(tmp_path):
+    a_policy().save(tmp_path / "new" / "folder" / "unlock")
+    assert_same_policy(load_policy(tmp_path / "new" / "folder" / "unlock.safetensors"), a_policy())
+    (tmp_path / "file").write_text("")
+    for place in ("file/unlock", "file/folder/unlock"):
+        with pytest.raises(InputError, match=f"{tmp_path / 'file'}.* is not a folder"):
+            a_policy().save(tmp_path / place)
+
+
 def save_version_1(policy: Policy, path: Path) -> None:
     """As format version 1 was written: weights without a table, and a JSON file beside them."""
     arrays = named_arrays({"network": policy.network, "statistics": policy.statistics})

@@ -30,7 +30,15 @@ def test_fewer_completions_allow_more():
 
 @pytest.mark.parametrize(
     "bad",
-    [{"steps": 129}, {"steps": 0}, {"max_completions": 37}, {"discount": 0.0}, {"horizon": 0}],
+    [
+        {"steps": 129},
+        {"steps": 0},
+        {"max_completions": 37},
+        {"discount": 0.0},
+        {"horizon": 0},
+        {"reward_scale": float("inf")},
+        {"reward_scale": float("nan")},
+    ],
 )
 def test_nonsense_is_refused(bad):
     with pytest.raises(InputError):

@@ -41,3 +41,8 @@ def test_evaluation_refuses_nonsense():
         evaluate(a_policy(), 0)
     with pytest.raises(InputError, match="unknown backend"):
         evaluate(a_policy(), 1, backend="gym")
+    with pytest.raises(InputError, match="unknown mode 'Greedy'; did you mean greedy"):
+        evaluate(a_policy(), 1, mode="Greedy")
+    for seed in (-1, 2**32):
+        with pytest.raises(InputError, match=f"between 0 and 4294967295, got {seed}"):
+            evaluate(a_policy(), 1, seed=seed)

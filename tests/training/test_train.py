@@ -209,6 +209,13 @@ def test_numbers_that_cannot_be_swept_are_named():
         train(training_key(0), {"ppo.num_envs": 1.0})
 
 
+def test_a_method_without_its_brackets_and_endless_frames_are_refused():
+    with pytest.raises(InputError, match=r"the class RIDE; give RIDE\(\)"):
+        ella.train("goto-small", ella.RIDE)
+    with pytest.raises(InputError, match=r"frames must be <= 1e\+15"):
+        ella.train("goto-small", frames=10**300)
+
+
 def test_every_public_name_is_there():
     for name in ella.__all__:
         assert getattr(ella, name) is not None
