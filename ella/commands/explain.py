@@ -36,7 +36,8 @@ class Arguments:
     top: int = 12
     """Low-level instructions to list, the most relevant first."""
     heatmap: Path | None = None
-    """File for a heat map: the relevance of every low-level instruction to many high-level ones."""
+    """File for a heat map, for example relevance.png: the relevance of every low-level instruction
+    to many high-level ones."""
     json: bool = False
     """Print JSON, with all low-level instructions, instead of a table."""
 
@@ -47,12 +48,14 @@ def run(arguments: Arguments) -> None:
     from rich.table import Table
 
     from ella.episodes.explanation import explain
-    from ella.episodes.heatmap import draw_heatmap
+    from ella.episodes.heatmap import check_picture, draw_heatmap
     from ella.runs.restore import check_has_ella, learned_ella
 
     # What can be wrong is checked before anything large is read.
     if arguments.top < 1:
         raise InputError(f"--top must be >= 1, got {arguments.top}")
+    if arguments.heatmap is not None:
+        check_picture(arguments.heatmap)
     folder = agents.located(arguments.run)
     check_has_ella(folder, arguments.seed_index).language.find(arguments.instruction)
     learned = learned_ella(folder, arguments.seed_index)

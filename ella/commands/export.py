@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from ella import agents
 from ella.commands.options import Positional
-from ella.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,10 @@ def run(arguments: Arguments) -> None:
     from ella.runs.agent_export import export_agent
     from ella.training.evaluation import BACKENDS, success_card
 
-    if arguments.out.exists():
-        raise InputError(f"{arguments.out} exists; choose another folder")
     has_minigrid = importlib.util.find_spec("minigrid") is not None
     backends = [backend for backend in BACKENDS if backend != "minigrid" or has_minigrid]
     export_agent(
-        arguments.run,
+        agents.located(arguments.run),
         arguments.out,
         lambda policy: success_card(policy, arguments.episodes, backends),
         seed_index=arguments.seed_index,

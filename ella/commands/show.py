@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ella.episodes.episode import Recording
 
 VIDEO_SUFFIXES = (".gif", ".mp4", ".png")
-MAX_FRAMES_PER_SECOND = 50
-"""Faster GIFs are played slowly by most viewers."""
+MIN_FRAMES_PER_SECOND, MAX_FRAMES_PER_SECOND = 0.002, 50
+"""A frame of a GIF lasts at most 655 seconds; faster GIFs are played slowly by most viewers."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,14 @@ class Arguments:
     task: Annotated[str, Positional("TASK|RUN|AGENT")]
     """Name of the task (`ella tasks` lists them), or the directory of a run or `agent:NAME`
     (`ella agents` lists them), whose trained agent acts."""
-    policy: Literal["expert", "random"] = "expert"
-    """Who acts in a task: a planner that knows the whole level, or uniformly random actions."""
-    seed_index: int = 0
-    """Which of a run's seeds acts, counted from 0."""
-    actions: Literal["sampled", "greedy"] = "sampled"
-    """How a run's agent chooses: sampled from its policy, as it was trained, or always the most
-    probable action, with which it gets stuck more often."""
+    policy: Literal["expert", "random"] | None = None
+    """Who acts in a task: by default the expert, a planner that knows the whole level, or
+    uniformly random actions."""
+    seed_index: int | None = None
+    """Which of a run's seeds acts, counted from 0; the first by default."""
+    actions: Literal["sampled", "greedy"] | None = None
+    """How a run's agent chooses: by default sampled from its policy, as it was trained, or greedy,
+    always the most probable action, with which it gets stuck more often."""
     seed: int = 0
     """Random seed of the level and of sampled actions."""
     out: Path = Path("videos")
@@ -45,10 +46,10 @@ def run(arguments: Arguments) -> None:
     """Write the files and say which."""
     from ella.episodes.video import find_encoder, write_episode
 
-    if not 0 < arguments.frames_per_second <= MAX_FRAMES_PER_SECOND:
+    if not MIN_FRAMES_PER_SECOND <= arguments.frames_per_second <= MAX_FRAMES_PER_SECOND:
         raise InputError(
-            f"frames-per-second must lie above 0 and not above {MAX_FRAMES_PER_SECOND}, "
-            f"got {arguments.frames_per_second:g}"
+            f"frames-per-second must lie between {MIN_FRAMES_PER_SECOND} and "
+            f"{MAX_FRAMES_PER_SECOND}, got {arguments.frames_per_second:g}"
         )
     if arguments.out.suffix in VIDEO_SUFFIXES and not arguments.out.is_dir():
         raise InputError(f"--out must name a folder for the files, got {arguments.out}")
@@ -71,18 +72,27 @@ def _record(arguments: Arguments) -> "Recording":
     seed = arguments.seed
     place = agents.located(arguments.task)
     if place.is_dir():
+        if arguments.policy is not None:
+            raise InputError("--policy is for tasks: a run's trained agent acts; leave it out")
         # Imported here, since tasks need none of what trained runs do.
         from ella.episodes.recording import record_run
 
         return record_run(
             place,
             seed=seed,
-            seed_index=arguments.seed_index,
-            actions=arguments.actions,
+            seed_index=arguments.seed_index or 0,
+            actions=arguments.actions or "sampled",
         )
     if len(Path(arguments.task).parts) > 1:
         raise InputError(f"{arguments.task} is not the directory of a run, nor a task's name")
     world = make(arguments.task)
-    actor = expert_actor(world) if arguments.policy == "expert" else random_actor(seed)
+    for option, value in (("seed-index", arguments.seed_index), ("actions", arguments.actions)):
+        if value is not None:
+            raise InputError(
+                f"--{option} is for trained agents, and {world.spec.name} is a task; leave it out, "
+                "or name a run or agent:NAME"
+            )
+    policy = arguments.policy or "expert"
+    actor = expert_actor(world) if policy == "expert" else random_actor(seed)
     frames = record(world, actor, compiled.reset(world, seed_key(seed)))
-    return Recording(f"{world.spec.name}-{arguments.policy}-{seed}", frames)
+    return Recording(f"{world.spec.name}-{policy}-{seed}", frames)

@@ -11,6 +11,20 @@ MAX_ROWS = 60
 """High-level instructions in the heat map, at most."""
 
 
+def check_picture(path: Path) -> None:
+    """Refuse a path that no picture can be written to; the ending decides the format."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file for the heat map, such as heatmap.png")
+    formats = FigureCanvasBase.get_supported_filetypes()
+    # Without an ending, Matplotlib would write another file than was named.
+    if path.suffix.lower().removeprefix(".") not in formats:
+        raise InputError(
+            f"cannot draw {path}: a heat map's name ends in one of .{', .'.join(sorted(formats))}"
+        )
+
+
 def draw_heatmap(learned: LearnedElla, path: Path) -> None:
     """Relevance of every low-level instruction to evenly spaced high-level ones, as a picture."""
     from matplotlib.figure import Figure

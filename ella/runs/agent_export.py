@@ -11,7 +11,7 @@ from ella.agents import CARD_FILE
 from ella.durable_files import write_durably
 from ella.errors import InputError
 from ella.runs.config_file import CONFIG_FILE, read_run
-from ella.runs.directory import POLICIES, PROVENANCE_FILE
+from ella.runs.directory import CHECKPOINTS, POLICIES, PROVENANCE_FILE
 from ella.runs.relevance_file import save_relevance
 from ella.runs.restore import has_ella, newest_policy, restore_run
 from ella.settings_table import read_table
@@ -27,7 +27,10 @@ def export_agent(
     run: Path, out: Path, evaluate: Callable[[Policy], Evaluation], *, seed_index: int = 0
 ) -> None:
     """Write the folder `out` for the newest policy of one of a run's seeds, evaluated once the
-    rest of the run has been read."""
+    rest of the run has been read and `out` is known to be writable."""
+    if (run / CARD_FILE).is_file() and not (run / CHECKPOINTS).is_dir():
+        raise InputError(f"{run} is an exported agent already; copy the folder")
+    _check_can_be_made(out)
     policy = newest_policy(run, seed_index)
     state = restore_run(run).ella(seed_index)[1] if has_ella(run) else None
     write_agent(out, run, policy, state, evaluate(policy))
@@ -37,8 +40,7 @@ def write_agent(
     out: Path, run: Path, policy: Policy, state: EllaState | None, evaluation: Evaluation
 ) -> None:
     """Write the folder `out`, whole or not at all; settings and provenance are those of `run`."""
-    if out.exists():
-        raise InputError(f"{out} exists; choose another folder")
+    _check_can_be_made(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".unfinished-") as unfinished:
         folder = Path(unfinished) / out.name
@@ -52,6 +54,20 @@ def write_agent(
         card = agent_card(run, policy, evaluation)
         write_durably(folder / CARD_FILE, json.dumps(card, indent=2) + "\n")
         folder.rename(out)
+
+
+def _check_can_be_made(out: Path) -> None:
+    """Refuse a place that is taken, or where no folder can be made."""
+    try:
+        if out.exists() or out.is_symlink():
+            raise InputError(f"{out} exists; choose another folder")
+        above = next(folder for folder in out.absolute().parents if folder.exists())
+        if not above.is_dir():
+            raise InputError(f"cannot write {out}: {above} is a file; choose another folder")
+        with tempfile.TemporaryDirectory(dir=above, prefix=".unfinished-"):
+            pass
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror}; choose another folder") from error
 
 
 def agent_card(run: Path, policy: Policy, evaluation: Evaluation) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def learned_ella(directory: Path, seed_index: int = 0) -> LearnedElla:
     """ELLA in the newest complete checkpoint of a run or, where there is none, as it was exported
     with an agent (`ella.runs.relevance_file`)."""
     spec, settings = read_run(directory)
+    _check_seed_index(_learned_seeds(directory, spec, settings), seed_index)
     if _checkpoints(directory, spec, settings).paths():
         restored = restore_run(directory)
         source = f"its newest checkpoint, at {restored.frames:,} frames a seed"
@@ -112,11 +113,19 @@ def _is_ella_saved(directory: Path, spec: TaskSpec, settings: TrainingSettings) 
     return bool(saved) or (directory / RELEVANCE_FILE).is_file()
 
 
+def _learned_seeds(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> int:
+    """How many seeds `learned_ella` can choose from: an exported agent has one, whatever the
+    settings of its run say."""
+    saved = _checkpoints(directory, spec, settings).paths()
+    is_exported = not saved and (directory / RELEVANCE_FILE).is_file()
+    return 1 if is_exported else settings.seeds
+
+
 def check_has_ella(directory: Path, seed_index: int) -> TaskSpec:
     """The run's task, if `learned_ella(directory, seed_index)` can be expected to succeed: tells
     cheaply what is wrong before anything large is read."""
     spec, settings = read_run(directory)
-    _check_seed_index(settings.seeds, seed_index)
+    _check_seed_index(_learned_seeds(directory, spec, settings), seed_index)
     if _ella_part(_judging_shaper(spec, settings)) is None:
         raise _without_ella(settings)
     if not _is_ella_saved(directory, spec, settings):

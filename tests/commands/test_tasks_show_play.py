@@ -97,17 +97,27 @@ def test_the_expert_is_recorded_to_the_end_of_its_plan(world):
     ("words", "message"),
     [
         (["show", "goto-rom"], "unknown task 'goto-rom'; did you mean goto-room"),
-        (["show", "goto-room", "--frames-per-second", "0"], "must lie above 0"),
+        (["show", "goto-room", "--frames-per-second", "0"], "must lie between 0.002 and 50, got 0"),
+        (
+            ["show", "goto-room", "--frames-per-second", "0.0015"],
+            "between 0.002 and 50, got 0.0015",
+        ),
+        (["show", "goto-room", "--frames-per-second", "51"], "between 0.002 and 50, got 51"),
+        (["show", "goto-room", "--seed-index", "0"], "--seed-index is for trained agents"),
+        (["show", "goto-room", "--actions", "greedy"], "--actions is for trained agents"),
+        (["show", "agent:unlock-maze", "--policy", "expert"], "--policy is for tasks"),
         (["show", "goto-room", "--seed", "-1"], "a seed lies between 0 and"),
         (["play", "goto-rom"], "unknown task 'goto-rom'; did you mean goto-room"),
         (["play", "goto-room"], "needs a terminal"),
     ],
 )
-def test_bad_input_is_one_line(words, message, capsys):
+def test_bad_input_is_one_line(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     assert main(words) == 2
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_key_presses_are_told_apart():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
+from ella.commands.show import MIN_FRAMES_PER_SECOND
 from ella.episodes.video import (
     LAST_FRAME_SECONDS,
     MARK_COLOURS,
@@ -116,6 +117,12 @@ def test_a_gif_plays_every_frame_and_rests_on_the_last(episode, tmp_path):
             shown = np.asarray(video.convert("RGB")).astype(float)
             assert np.abs(shown - image).mean() < 1.0
     assert durations == [250, 250, 1000 * LAST_FRAME_SECONDS]
+
+
+def test_the_slowest_gif_that_may_be_asked_for_is_written(episode, tmp_path):
+    path = write_video(episode, tmp_path / "a.gif", frames_per_second=MIN_FRAMES_PER_SECOND)
+    with Image.open(path) as video:
+        assert video.info["duration"] == 1000 / MIN_FRAMES_PER_SECOND
 
 
 def test_an_mp4_without_the_encoder_is_one_clear_error(episode, tmp_path, monkeypatch):

@@ -1,6 +1,9 @@
 """The trained agents that come with the package."""
 
+import errno
 import json
+import shutil
+import tempfile
 
 import jax
 import numpy as np
@@ -10,9 +13,11 @@ import ella
 from ella import agents
 from ella.array_file import load_arrays
 from ella.cli import main
+from ella.errors import InputError
 from ella.intervals import Interval
+from ella.runs.agent_export import export_agent
 from ella.runs.relevance_file import FORMAT_VERSION, KIND, RELEVANCE_FILE, SEEN, TABLE
-from ella.runs.restore import has_ella, learned_ella
+from ella.runs.restore import has_ella, learned_ella, newest_policy
 from ella.shaping import relevance
 from ella.training.evaluation import evaluate
 
@@ -118,9 +123,87 @@ def test_the_list_has_every_agent(capsys):
     assert all(f"agent:{name}" in said for name in agents.names())
 
 
-def test_a_damaged_relevance_file_is_one_line(tmp_path, capsys):
-    import shutil
+@pytest.mark.parametrize("seed_index", [1, -1])
+def test_an_agent_has_one_seed_however_many_its_run_had(seed_index, capsys):
+    folder, said = agents.FOLDER / "unlock-maze", f"seed index {seed_index} is outside 0..0"
+    for read in (newest_policy, learned_ella):
+        with pytest.raises(InputError, match=f"^{said}$"):
+            read(folder, seed_index)
+    words = ["explain", "agent:unlock-maze", "open the red door", "--seed-index", str(seed_index)]
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"ella: {said}\n"
 
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("folder", "{place} is a folder; name a file for the heat map"),
+        ("folder.png", "{place} is a folder; name a file for the heat map"),
+        ("new", "cannot draw {place}: a heat map's name ends in one of "),
+        ("new.txt", "cannot draw {place}: a heat map's name ends in one of "),
+    ],
+)
+def test_a_heat_map_is_drawn_to_the_file_that_is_named_or_not_at_all(
+    name, complaint, tmp_path, capsys
+):
+    place = tmp_path / name
+    if name.startswith("folder"):
+        place.mkdir()
+    before = list(tmp_path.iterdir())
+    words = ["explain", "agent:unlock-maze", "open the red door", "--heatmap", str(place)]
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert complaint.format(place=place) in line
+    assert list(tmp_path.iterdir()) == before
+
+
+def test_an_agent_is_not_exported_again(tmp_path, capsys):
+    folder = shutil.copytree(agents.FOLDER / "unlock-maze", tmp_path / "agent")
+    for run, place in ((folder, folder), ("agent:unlock-maze", agents.FOLDER / "unlock-maze")):
+        assert main(["export", str(run), "--out", str(tmp_path / "again")]) == 2
+        said = f"ella: {place} is an exported agent already; copy the folder\n"
+        assert capsys.readouterr().err == said
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with a policy and without ELLA."""
+    left_out = shutil.ignore_patterns(agents.CARD_FILE, RELEVANCE_FILE)
+    return shutil.copytree(agents.FOLDER / "unlock-maze", tmp_path / "run", ignore=left_out)
+
+
+def play_nothing(policy):
+    raise AssertionError("levels are played")
+
+
+@pytest.mark.parametrize("place", ["file", "link", "file/agent", "file/new/agent"])
+def test_a_place_that_is_taken_is_found_before_levels_are_played(run, place, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    before, out = set(tmp_path.iterdir()), tmp_path / place
+    is_taken = "/" not in place
+    complaint = f"{out} exists" if is_taken else f"cannot write {out}: {tmp_path}/file is a file"
+    with pytest.raises(InputError, match=f"^{complaint}; choose another folder$"):
+        export_agent(run, out, play_nothing)
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_a_place_that_may_not_be_written_is_found_before_levels_are_played(
+    run, tmp_path, monkeypatch
+):
+    def refuse(*arguments, **_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    # Not by the folder's mode, which the system administrator may ignore.
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    out = tmp_path / "new" / "agent"
+    with pytest.raises(InputError, match=f"^cannot write {out}: Permission denied; choose"):
+        export_agent(run, out, play_nothing)
+    assert list(tmp_path.iterdir()) == [run]
+
+
+def test_a_damaged_relevance_file_is_one_line(tmp_path, capsys):
     folder = tmp_path / "agent"
     shutil.copytree(agents.FOLDER / "unlock-maze", folder)
     content = bytearray((folder / RELEVANCE_FILE).read_bytes())
