@@ -93,6 +93,8 @@ def _policies(arguments: Arguments) -> "list[Policy]":
 
     place = agents.located(arguments.run)
     if not place.is_dir():
+        if arguments.seed_index is not None:
+            raise InputError(f"{place} is no run to choose a seed of; leave out --seed-index")
         return [load_policy(place)]
     if arguments.seed_index is not None:
         return [newest_policy(place, arguments.seed_index)]

@@ -16,7 +16,7 @@ from ella.errors import InputError, is_out_of_memory
 from ella.runs.config_file import CONFIG_FILE
 from ella.runs.restore import newest_policies
 from ella.settings_table import read_table
-from ella.training.evaluation import BACKENDS, MODES, Backend, Mode, evaluate
+from ella.training.evaluation import BACKENDS, MODES, Backend, Mode, check_request, evaluate
 from ella.training.policy import Policy
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ def evaluated(
 ) -> dict[str, Any]:
     """Play fresh levels with every policy, once greedily and once with sampled actions: the table
     that `ella eval --json` prints and a run's folder keeps."""
+    check_request(episodes, backend, seed)
     rows = []
     for policy in policies:
         for mode in MODES:

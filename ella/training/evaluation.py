@@ -61,14 +61,9 @@ def evaluate(
 ) -> EvaluatedEpisodes:
     """Play `episodes` levels that training never draws. The same seed gives the same levels in
     both backends and for every policy."""
-    if episodes < 1:
-        raise InputError(f"episodes must be at least 1, not {episodes}")
-    if backend not in BACKENDS:
-        raise unknown_name("backend", backend, BACKENDS)
+    check_request(episodes, backend, seed)
     if mode not in MODES:
         raise unknown_name("mode", mode, MODES)
-    if not 0 <= seed < 2**32:
-        raise InputError(f"a seed lies between 0 and {2**32 - 1}, got {seed}")
     env = make(policy.spec)
     batch = min(episodes, BATCH)
     level_key, action_key = jax.random.split(held_out_key(seed))
@@ -88,8 +83,19 @@ def evaluate(
     return EvaluatedEpisodes(success, reward, length)
 
 
+def check_request(episodes: int, backend: str = "ella", seed: int = 0) -> None:
+    """Refuse what `evaluate` cannot play, before anything is said to be played."""
+    if episodes < 1:
+        raise InputError(f"episodes must be at least 1, not {episodes}")
+    if backend not in BACKENDS:
+        raise unknown_name("backend", backend, BACKENDS)
+    if not 0 <= seed < 2**32:
+        raise InputError(f"a seed lies between 0 and {2**32 - 1}, got {seed}")
+
+
 def success_card(policy: Policy, episodes: int, backends: Sequence[Backend]) -> dict[str, Any]:
     """The success rate on the same fresh levels, by backend and mode, and the number of levels."""
+    check_request(episodes)
     found: dict[str, Any] = {"episodes": episodes}
     for backend in backends:
         found[backend] = {}

@@ -6,9 +6,11 @@ import shutil
 import pytest
 from tiny_runs import TINY, WHOLE
 
+from ella import agents
 from ella.cli import main
 from ella.errors import InputError
 from ella.runs.config_file import write_config
+from ella.runs.policies import policy_files
 from ella.runs.run_evaluation import add_evaluation, keep_evaluation, read_evaluation
 from ella.world.tasks import find
 
@@ -75,6 +77,27 @@ def test_it_is_kept_in_runs_alone(tmp_path, capsys):
     write_config(tmp_path, find("goto-small"), TINY)
     assert main(["eval", str(tmp_path), "--save", "--seed-index", "0"]) == 2
     assert "leave out --seed-index" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--episodes", "0"], "episodes must be at least 1, not 0"),
+        (["--seed", "-1"], "a seed lies between 0 and 4294967295, got -1"),
+        (["--seed-index", "1"], "seed index 1 is outside 0..0"),
+    ],
+)
+def test_impossible_evaluations_are_one_line(words, message, capsys):
+    assert main(["eval", "agent:unlock-maze", *words]) == 2
+    assert capsys.readouterr().err == f"ella: {message}\n"
+
+
+def test_a_policy_file_has_no_seed_to_choose(capsys):
+    (file,) = policy_files(agents.located("agent:unlock-maze"))
+    assert main(["eval", str(file), "--seed-index", "4"]) == 2
+    assert capsys.readouterr().err.endswith(
+        "is no run to choose a seed of; leave out --seed-index\n"
+    )
 
 
 @pytest.mark.thorough
