@@ -213,6 +213,13 @@ class HostElla:
             )
         if self._state.ledger.owed.shape != (count,):
             raise InputError(f"start({count}) must come before steps of {count} environments")
+        given = {"first": first, "success": success, "done": done, "rewards": rewards, "idle": idle}
+        for name, values in given.items():
+            if values is not None and np.shape(values) != (count,):
+                raise InputError(
+                    f"{name} must have one value for each of the {count} environments, "
+                    f"got the shape {np.shape(values)}"
+                )
         judged = self._judged(observations, count)
         idle = np.zeros(count, bool) if idle is None else np.asarray(idle, bool)
         first = np.asarray(first, bool) | idle

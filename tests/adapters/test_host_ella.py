@@ -348,6 +348,10 @@ def test_misuse_is_one_line():
         solvent.shape(*solved, np.ones(1, bool))
     with pytest.raises(InputError, match="start"):
         host.shape(solved[0], ["go"] * 2, *[np.ones(2, bool)] * 3)
+    two = errands_ella()
+    two.start(2)
+    with pytest.raises(InputError, match=r"first must have one value for each of the 2 env"):
+        two.shape(np.zeros((2, 2)), ["go"] * 2, *[np.ones(1, bool)] * 3)
     blind = HostElla(LOW_LEVEL, lambda observations: np.zeros((1, 3), bool), **SIZES)
     blind.start(1)
     with pytest.raises(InputError, match=r"bool\[1, 8\]"):
