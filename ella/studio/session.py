@@ -43,6 +43,8 @@ def cast_of(name: str, seed_index: int = 0) -> Cast:
     """A run by its directory, an agent as `agent:NAME`, a policy by its file, or a task by its
     name."""
     folder = agents.located(name)
+    if seed_index and not folder.is_dir():
+        raise InputError(f"{name} is no run to choose a seed of; leave out --seed-index")
     if folder.is_file():
         policy = load_policy(folder)
         return Cast(policy.spec, _trained(policy), policy, true_judges(policy.spec))

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from ella.cli import main
 from ella.errors import InputError
 from ella.studio.server import StudioServer
 from ella.studio.session import StudioSession
@@ -92,6 +93,12 @@ def test_instructions_outside_the_grammar_get_its_error(level, text, said):
     with pytest.raises(InputError, match=said):
         level.instruct(text)
     assert level.snapshot()["mission"] == before
+
+
+def test_a_task_has_no_seed_to_choose(capsys):
+    assert main(["studio", "unlock-maze", "--seed-index", "3", "--no-browser"]) == 2
+    said = capsys.readouterr().err
+    assert said == "ella: unlock-maze is no run to choose a seed of; leave out --seed-index\n"
 
 
 def test_instructions_about_absent_things_are_refused(level):
