@@ -29,23 +29,22 @@ END = 0.02
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, help="folder of runs")
-    parser.add_argument("tasks", nargs="+", metavar="TASK:FRAMES")
+    parser.add_argument("tasks", nargs="+", type=_task_and_frames, metavar="TASK:FRAMES")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     runs, warnings = read_runs([arguments.runs])
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    asked = [one.rpartition(":") for one in arguments.tasks]
-    ratios = [log_ratios(runs, task, float(frames)) for task, _, frames in asked]
+    ratios = [log_ratios(runs, task, frames) for task, frames in arguments.tasks]
     rows: list[dict[str, Any]] = [
         {
             "task": task,
-            "frames": float(frames),
+            "frames": frames,
             "seeds": len(found),
             "ratio": float(np.exp(found.mean())),
-            "success_of_ella": success(run_of(runs, task, "ella"), float(frames)),
+            "success_of_ella": success(run_of(runs, task, "ella"), frames),
         }
-        for (task, _, frames), found in zip(asked, ratios, strict=True)
+        for (task, frames), found in zip(arguments.tasks, ratios, strict=True)
     ]
     for row, found in zip(rows[1:], ratios[1:], strict=True):
         row["first_less_this"] = vars(difference(ratios[0], found))
@@ -58,6 +57,11 @@ def main() -> None:
     print(text, end="")
     if arguments.out is not None:
         write_durably(arguments.out, text)
+
+
+def _task_and_frames(word: str) -> tuple[str, float]:
+    task, _, frames = word.rpartition(":")
+    return task, float(frames)
 
 
 def run_of(runs: list[Run], task: str, method: str) -> Run:

@@ -1,4 +1,4 @@
-"""What a planned run that has begun left in its directory, for going on with it."""
+"""What a planned run that has begun left in its directory, for resuming it."""
 
 from ella.errors import InputError
 from ella.runs import directory as run_directory
@@ -25,8 +25,8 @@ def check_resumable(planned: PlannedRun) -> None:
     trained = any((directory / run_directory.POLICIES).glob(f"*{SUFFIX}"))
     if trained and not store_of(planned).paths():
         raise InputError(
-            f"{directory} has trained policies but no checkpoint to resume from; train on from "
-            f"them with --start-from {directory} --out ANOTHER_FOLDER"
+            f"{directory} has trained policies but no checkpoint to resume from; start a new "
+            f"run from the first of them with --start-from {directory} --out ANOTHER_FOLDER"
         )
 
 
