@@ -33,6 +33,7 @@ from ella.world.tasks import find
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
 ablation = import_module("ablation")
+classifier_spread = import_module("classifier_spread")
 kernel_cases = import_module("kernel_cases")
 network_kernels = import_module("network_kernels")
 paid_steps = import_module("paid_steps")
@@ -191,6 +192,33 @@ def test_relative_gains_give_the_committed_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", [*words[:-1], str(out)])
     relative_gains.main()
     assert json.loads(out.read_text())["rows"] == committed["rows"]
+
+
+@pytest.mark.parametrize("deviation", [0.0, 0.5, 3.0])
+def test_the_interval_of_the_classifiers_deviation_covers_it(deviation):
+    draws, classifiers, seeds = 400, 4, 8
+    random = np.random.default_rng(0)
+    areas = deviation * random.normal(size=(draws, classifiers, 1))
+    areas = areas + random.normal(size=(draws, classifiers, seeds))
+    found = [classifier_spread.spread(area) for area in areas]
+    intervals = [one["deviation_of_classifiers"] for one in found]
+    covered = [one["low"] <= deviation <= one["high"] for one in intervals]
+    assert 0.92 < np.mean(covered) < 0.985
+    assert np.mean([one["deviation_of_seeds"] for one in found]) == pytest.approx(1.0, abs=0.03)
+    assert np.mean([one["p"] < 0.05 for one in found]) == pytest.approx(
+        {0.0: 0.05, 0.5: 0.415, 3.0: 0.989}[deviation], abs=0.05
+    )
+
+
+def test_the_classifiers_spread_is_the_committed_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    committed = json.loads(Path("results/classifiers/spread.json").read_text())
+    words = committed.pop("command").split()[1:]
+    out = tmp_path / "found.json"
+    monkeypatch.setattr("sys.argv", [*words[:-1], str(out)])
+    classifier_spread.main()
+    found = json.loads(out.read_text())
+    assert {name: found[name] for name in committed} == committed
 
 
 @pytest.mark.parametrize("name", LOW_LEVEL)
