@@ -81,22 +81,32 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
         self._ids = np.full(num_envs, -1)
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        options: dict[str, Any] | None = None,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Start every environment on a fresh level; the same seed gives the same levels.
+
+        With one seed for each environment, its first level is that of `EllaEnv.reset(seed=...)`.
 
         With the option `mission`, the first episode of every environment has that instruction;
         the episodes after it have any, as those of Gymnasium's own vector environments.
         """
-        super().reset(seed=seed)
+        whole, seeds = self._seeds(seed)
+        super().reset(seed=whole)
         if options and "reset_mask" in options:
             raise InputError("environments that reset themselves take no reset_mask")
         mission = check_options(options, ("mission",)).get("mission")
         if self._levels and mission is not None:
             raise fixed_levels_error()
+        if seeds and (self._levels or mission is not None):
+            raise InputError("where levels= or a mission choose the levels, give one seed")
         vector = compiled.start(self.world, draw_key(self.np_random), self.num_envs, self.pool_size)
         if self._levels:
             vector = self._refilled_from_fixed(_on_levels(vector, self._draw_fixed(self.num_envs)))
+        if seeds:
+            vector = _on_levels(vector, self._starts_of(seeds))
         if mission is not None:
             levels = levels_with_instruction(
                 self.world, mission, draw_key(self.np_random), self.num_envs
@@ -152,13 +162,25 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
     def _draw_fixed(self, count: int) -> Timestep:
         """The starts [count] of episodes on fixed levels."""
         if self._starts is None:
-            each = [
-                compiled.reset(self.world, draw_key(level_generator(level)))
-                for level in self._levels
-            ]
-            self._starts = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(each))
+            self._starts = self._starts_of(self._levels)
         chosen = self.np_random.integers(len(self._levels), size=count)
         return jax.tree.map(lambda leaf: leaf[chosen], self._starts)
+
+    def _starts_of(self, levels: Sequence[int]) -> Timestep:
+        """The starts of episodes on these levels, stacked."""
+        each = [compiled.reset(self.world, draw_key(level_generator(level))) for level in levels]
+        starts: Timestep = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(each))
+        return starts
+
+    def _seeds(self, seed: int | Sequence[int] | None) -> tuple[int | None, tuple[int, ...]]:
+        """The seed of all environments together and, where a reset has them, those of each."""
+        if not isinstance(seed, Sequence | np.ndarray):
+            return seed, ()
+        if len(seed) != self.num_envs:
+            raise InputError(f"seeds must be one or {self.num_envs}, got {len(seed)}")
+        each = level_seeds(seed)
+        mixed = np.random.SeedSequence([int(one) for one in each])
+        return int(mixed.generate_state(1)[0]), each
 
     def _refilled_from_fixed(self, vector: VectorState) -> VectorState:
         starts = self._draw_fixed(self.pool_size)

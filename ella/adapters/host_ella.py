@@ -224,6 +224,8 @@ class HostElla:
         idle = np.zeros(count, bool) if idle is None else np.asarray(idle, bool)
         first = np.asarray(first, bool) | idle
         success, done = np.asarray(success, bool) & ~idle, np.asarray(done, bool) & ~idle
+        if (success & ~done).any():
+            raise InputError("a success ends its episode: done must hold wherever success does")
         ids, new = self._sentences.use(missions)
         if new:
             padded = np.full(count, len(self._sentences.tokens), np.int32)

@@ -256,7 +256,30 @@ def test_fixed_levels_are_played_again_and_again():
     assert [image.tobytes() for image in again["image"]] == first
 
 
+def test_one_seed_for_each_environment_gives_the_levels_of_single_environments():
+    env, single, seeds = make(), EllaEnv(SHORT), [7, 3, 3, *range(20, 20 + B - 3)]
+
+    def run(seeds) -> list[np.ndarray]:
+        observation, _ = env.reset(seed=seeds)
+        return [observation["image"], *(env.step(row)[0]["image"] for row in actions(10))]
+
+    first = run(seeds)
+    for image, seed in zip(first[0], seeds, strict=True):
+        np.testing.assert_array_equal(image, single.reset(seed=seed)[0]["image"])
+    np.testing.assert_array_equal(run(np.array(seeds)), first)
+    # The last environment has another level; then the later levels are others for all.
+    other = run([*seeds[:-1], 99])
+    np.testing.assert_array_equal(other[0][:-1], first[0][:-1])
+    assert any((one[:-1] != two[:-1]).any() for one, two in zip(other, first, strict=True))
+
+
 def test_options_that_vector_environments_do_not_take():
+    with pytest.raises(InputError, match=f"seeds must be one or {B}, got 2"):
+        make().reset(seed=[1, 2])
+    with pytest.raises(InputError, match="an integer >= 0, got None"):
+        make().reset(seed=[None] * B)
+    with pytest.raises(InputError, match="give one seed"):
+        make(levels=3).reset(seed=[1] * B)
     with pytest.raises(InputError, match="unknown option of reset 'level'"):
         make().reset(options={"level": 3})
     with pytest.raises(InputError, match="fixed levels"):

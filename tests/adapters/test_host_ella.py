@@ -348,6 +348,8 @@ def test_misuse_is_one_line():
         solvent.shape(*solved, np.ones(1, bool))
     with pytest.raises(InputError, match="start"):
         host.shape(solved[0], ["go"] * 2, *[np.ones(2, bool)] * 3)
+    with pytest.raises(InputError, match="done must hold wherever success does"):
+        host.shape(*solved, np.zeros(1, bool))
     two = errands_ella()
     two.start(2)
     with pytest.raises(InputError, match=r"first must have one value for each of the 2 env"):
