@@ -27,6 +27,9 @@ SHORT_SHARE = 0.5
 """A run that has less than this of the frames it was asked for, and of those another run of its
 task has, is not compared, unless it reached its goal."""
 
+SPEED_ALONE = ("ppo.unroll",)
+"""Settings that decide how quickly a program runs, not what it computes."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -185,7 +188,9 @@ def _different_settings(groups: Sequence[Group]) -> list[str]:
     for label in ordered([group.label for group in groups]):
         firsts = [group.runs[0] for group in groups if group.label == label]
         names = [
-            n for n in _differing([run.identity for run in firsts]) if not n.startswith("task.")
+            name
+            for name in _differing([run.identity for run in firsts])
+            if not name.startswith("task.") and name not in SPEED_ALONE
         ]
         names = [
             name
