@@ -17,6 +17,9 @@ def check_picture(path: Path) -> None:
 
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file for the heat map, such as heatmap.png")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise InputError(f"cannot draw {path}: {above} is a file; choose another folder")
     formats = FigureCanvasBase.get_supported_filetypes()
     # Without an ending, Matplotlib would write another file than was named.
     if path.suffix.lower().removeprefix(".") not in formats:

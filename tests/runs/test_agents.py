@@ -141,6 +141,7 @@ def test_an_agent_has_one_seed_however_many_its_run_had(seed_index, capsys):
         ("folder.png", "{place} is a folder; name a file for the heat map"),
         ("new", "cannot draw {place}: a heat map's name ends in one of "),
         ("new.txt", "cannot draw {place}: a heat map's name ends in one of "),
+        ("file/new.png", "cannot draw {place}: {place.parent} is a file; choose another folder"),
     ],
 )
 def test_a_heat_map_is_drawn_to_the_file_that_is_named_or_not_at_all(
@@ -149,6 +150,8 @@ def test_a_heat_map_is_drawn_to_the_file_that_is_named_or_not_at_all(
     place = tmp_path / name
     if name.startswith("folder"):
         place.mkdir()
+    elif name.startswith("file"):
+        place.parent.write_text("")
     before = list(tmp_path.iterdir())
     words = ["explain", "agent:unlock-maze", "open the red door", "--heatmap", str(place)]
     assert main(words) == 2
