@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ella.episodes.explanation import relevance_map, spread_instructions
 from ella.errors import InputError
+from ella.runs.directory import folder_above
 from ella.runs.restore import LearnedElla
 from ella.shaping.oracle import low_level_of
 
@@ -17,9 +18,7 @@ def check_picture(path: Path) -> None:
 
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file for the heat map, such as heatmap.png")
-    above = next(folder for folder in path.absolute().parents if folder.exists())
-    if not above.is_dir():
-        raise InputError(f"cannot draw {path}: {above} is a file; choose another folder")
+    folder_above(path, "draw")
     formats = FigureCanvasBase.get_supported_filetypes()
     # Without an ending, Matplotlib would write another file than was named.
     if path.suffix.lower().removeprefix(".") not in formats:

@@ -11,7 +11,7 @@ from ella.agents import CARD_FILE
 from ella.durable_files import write_durably
 from ella.errors import InputError
 from ella.runs.config_file import CONFIG_FILE, read_run
-from ella.runs.directory import CHECKPOINTS, POLICIES, PROVENANCE_FILE
+from ella.runs.directory import CHECKPOINTS, POLICIES, PROVENANCE_FILE, folder_above
 from ella.runs.relevance_file import save_relevance
 from ella.runs.restore import has_ella, newest_policy, restore_run
 from ella.settings_table import read_table
@@ -61,10 +61,7 @@ def _check_can_be_made(out: Path) -> None:
     try:
         if out.exists() or out.is_symlink():
             raise InputError(f"{out} exists; choose another folder")
-        above = next(folder for folder in out.absolute().parents if folder.exists())
-        if not above.is_dir():
-            raise InputError(f"cannot write {out}: {above} is a file; choose another folder")
-        with tempfile.TemporaryDirectory(dir=above, prefix=".unfinished-"):
+        with tempfile.TemporaryDirectory(dir=folder_above(out, "write"), prefix=".unfinished-"):
             pass
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror}; choose another folder") from error

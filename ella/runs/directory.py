@@ -201,3 +201,11 @@ def writing(what: str, directory: Path) -> Iterator[None]:
             f"cannot write {what} to {directory}: {error.strerror or error}; {remedy}, then resume "
             "the run"
         ) from error
+
+
+def folder_above(path: Path, verb: str) -> Path:
+    """The nearest folder that exists above what is to be made; refused where that is a file."""
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise InputError(f"cannot {verb} {path}: {above} is a file; choose another folder")
+    return above
