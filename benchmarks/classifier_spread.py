@@ -5,9 +5,9 @@
 Each run is one method on one task with several seeds that share a termination classifier, a
 different one in every run. Takes of every seed the area under the success curve up to the frames
 named and splits their variance into that of classifiers and that of seeds (one-way random effects).
-Prints JSON: the mean area of each run, the two standard deviations in points, that of classifiers
-with its 95 % interval (of the ratio of variances, by the F distribution), and the p-value of
-"classifiers make no difference".
+Prints JSON: the mean area of each run, the two standard deviations (areas lie within 0 and 1), that
+of classifiers with its 95 % interval (of the ratio of variances, by the F distribution), and the
+p-value of "classifiers make no difference".
 """
 
 import argparse
@@ -38,8 +38,8 @@ def main() -> None:
         if run.shared_end < 0.99 * arguments.frames:
             sys.exit(f"{run.path} has no {arguments.frames:,.0f} frames")
     kinds = {(run.task, run.method, len(run.series)) for run in runs}
-    if len(runs) < 2 or len(kinds) > 1:
-        sys.exit("give two runs or more of one task, one method and one number of seeds")
+    if len(runs) < 2 or len(kinds) > 1 or len(runs[0].series) < 2:
+        sys.exit("give two runs or more of one task and method, with as many seeds, at least two")
     areas = np.array(
         [
             [
