@@ -123,7 +123,7 @@ RIDE_THAT_LEARNS = {
 """Weights with which the embedding does not shrink, inputs of unit size, and the original's
 episodic counts."""
 TUNED_RIDE_COEFFICIENTS = (0.001, 0.003, 0.01)
-"""For embeddings that move by 4 to 5 a step: with the paper's coefficients an episode's bonuses
+"""For bonuses of about 4 to 5 times the coefficient a step: with the paper's, those of an episode
 exceed the reward of a success, and no agent succeeds (results/ride)."""
 
 
