@@ -123,8 +123,8 @@ def _grid(
     """A figure of panels, each `height` inches high."""
     from matplotlib.figure import Figure
 
-    columns = min(columns, panels)
     rows = -(-panels // columns)
+    columns = -(-panels // rows)
     # One panel alone needs the width for the title and the legend.
     width = max(columns * PANEL[0], 5.0)
     figure = Figure(figsize=(width, rows * height + 0.7), layout="constrained")

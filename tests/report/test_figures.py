@@ -38,6 +38,16 @@ def test_figure_and_page_call_the_band_what_it_is(write_run, tmp_path, seeds, na
     assert f">IQM, {name}</button>" in render(summary)
 
 
+@pytest.mark.parametrize(("count", "shape"), [(2, (1, 2)), (3, (1, 3)), (4, (2, 2)), (5, (2, 3))])
+def test_rows_of_panels_are_as_long_as_each_other(write_run, tmp_path, count, shape) -> None:
+    tasks = ("goto-room", "goto-maze", "pick-maze", "open-maze", "opengoto-maze")
+    for task in tasks[:count]:
+        write_run(tmp_path / task, task=task)
+    figure = dict(draw(summarise([tmp_path])))["learning-curves"]
+    grid = figure.axes[0].get_subplotspec().get_gridspec()
+    assert (grid.nrows, grid.ncols) == shape
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("tasks", [("goto-room",), ("goto-room", "goto-maze", "pick-maze")])
 def test_legends_of_long_names_lie_inside(write_run, tmp_path, tasks) -> None:
