@@ -43,7 +43,7 @@ def test_make_vec_gives_the_native_environment():
     assert env.action_space.shape == (64,)
 
 
-@pytest.mark.parametrize("mission", ["tokens", "text"])
+@pytest.mark.parametrize("mission", ["tokens", pytest.param("text", marks=pytest.mark.thorough)])
 def test_everything_lies_in_the_spaces(mission):
     env = make(mission=mission)
     observation, _ = env.reset(seed=0)

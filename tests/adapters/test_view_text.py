@@ -118,7 +118,9 @@ def check_against_minigrid(env, text: str) -> int:
     return seen
 
 
-@pytest.mark.parametrize("task", ["pick-maze", "putnext-room"])
+@pytest.mark.parametrize(
+    "task", [pytest.param("pick-maze", marks=pytest.mark.thorough), "putnext-room"]
+)
 def test_text_is_what_minigrid_shows_of_the_same_level(task):
     pytest.importorskip("minigrid")
     env = TextObservations(EllaEnv(task))

@@ -146,6 +146,7 @@ def test_a_detached_critic_leaves_the_rest_of_the_network_to_the_policy() -> Non
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_gradient_is_that_of_finite_differences() -> None:
     with jax.enable_x64(True):
         config = dataclasses.replace(NETWORK, compute_dtype="float64")

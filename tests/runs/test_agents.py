@@ -46,6 +46,7 @@ def test_the_agents_are_small():
     assert sum(path.stat().st_size for path in files) < MAX_BYTES
 
 
+@pytest.mark.thorough
 def test_an_agent_reaches_its_cards_success():
     card = json.loads((agents.FOLDER / "unlock-maze" / agents.CARD_FILE).read_text())
     found = evaluate(ella.load_policy("agent:unlock-maze"), 64, mode="sampled", seed=1)

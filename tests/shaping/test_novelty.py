@@ -141,9 +141,8 @@ def test_small_distances_of_large_features_are_exact():
     np.testing.assert_allclose(found, exact.mean(-1), rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "shaper", [pytest.param(SMALL_RND, marks=pytest.mark.thorough), SMALL_NOVELD]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("shaper", [SMALL_RND, SMALL_NOVELD])
 def test_shape_equals_one_step_at_a_time(shaper):
     rollouts = random_rollouts()
     state = shaper.init(B, key=jax.random.key(0))

@@ -122,6 +122,7 @@ def test_crowded_levels_with_a_locked_room_are_solved() -> None:
     assert found.success.all(), np.flatnonzero(~found.success)
 
 
+@pytest.mark.thorough
 def test_an_episode_is_the_same_planned_stage_by_stage_or_action_by_action() -> None:
     env = ella.make("unlock-maze")
     levels = env.generate(jax.random.key(7), NUM_LEVELS)

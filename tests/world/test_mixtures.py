@@ -96,6 +96,7 @@ def test_levels_are_those_of_the_parts_with_walls_around(levels, parts) -> None:
                     break
 
 
+@pytest.mark.thorough
 def test_shares_follow_the_weights_and_not_the_acceptance() -> None:
     draw = jax.jit(partial(attempts, MIXTURE, n=512))
     for share in (0.1, 0.5, 0.9):
