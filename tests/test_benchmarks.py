@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
 ablation = import_module("ablation")
 classifier_spread = import_module("classifier_spread")
+differences = import_module("differences")
 kernel_cases = import_module("kernel_cases")
 network_kernels = import_module("network_kernels")
 paid_steps = import_module("paid_steps")
@@ -192,6 +193,34 @@ def test_relative_gains_give_the_committed_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", [*words[:-1], str(out)])
     relative_gains.main()
     assert json.loads(out.read_text())["rows"] == committed["rows"]
+
+
+def test_differences_give_the_committed_rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    committed = json.loads(Path("results/main-finished/differences.json").read_text())
+    script, *words = committed["command"].split()[1:]
+    assert words[-2] == "--out"
+    out = tmp_path / "found.json"
+    monkeypatch.setattr("sys.argv", [script, *words[:3], "--out", str(out)])
+    differences.main()
+    assert json.loads(out.read_text())["rows"] == committed["rows"][:3]
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ("unlock-maze-ella", "does not name two runs"),
+        ("unlock-maze-ella,combo-maze-ella", "does not name two runs of one task"),
+        ("unlock-maze-ella,unlock-maze-ppo,many", "invalid"),
+    ],
+)
+def test_differences_of_no_pair_are_refused(monkeypatch, capsys, pair, message):
+    monkeypatch.chdir(ROOT / "results/main-finished")
+    monkeypatch.setattr("sys.argv", ["differences.py", pair])
+    with pytest.raises(SystemExit) as stop:
+        differences.main()
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("deviation", [0.0, 0.5, 3.0])

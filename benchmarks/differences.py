@@ -1,0 +1,101 @@
+"""How far are two runs apart, with intervals that do not pair their seeds?
+
+    python benchmarks/differences.py RUN,OTHER[,FRAMES] ... [--out FILE]
+
+Compares each pair up to the frames named, or all that both have. Prints JSON: means over seeds of
+the area under the success curve, of success in the last tenth of the frames and of the area under
+the curve of the return, and of each the first run's less the second's with Welch's 95 % interval.
+`ella report` compares areas seed by seed.
+"""
+
+import argparse
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from relative_gains import difference
+
+from ella.durable_files import write_durably
+from ella.report.runs import Run, read_runs
+from ella.report.series import SUCCESS
+from ella.report.statistics import area_under_curve
+from ella.runs.metrics import FILE_NAME
+
+FINAL_SHARE = 0.1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("pairs", nargs="+", type=_pair, metavar="RUN,OTHER[,FRAMES]")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    result = {
+        "command": "python benchmarks/differences.py " + " ".join(sys.argv[1:]),
+        "what": "means of two runs and the first's less the second's, Welch's 95 % intervals",
+        "rows": [_row(*pair) for pair in arguments.pairs],
+    }
+    text = json.dumps(result, indent=1) + "\n"
+    print(text, end="")
+    if arguments.out is not None:
+        write_durably(arguments.out, text)
+
+
+def measures(run: Run, frames: float) -> dict[str, np.ndarray]:
+    """By name float[seeds]."""
+    series = list(run.series.values())
+    curves = [(one.frames, one.values[SUCCESS]) for one in series]
+    late = [(one.frames <= frames) & (one.frames > (1 - FINAL_SHARE) * frames) for one in series]
+    end = [np.nanmean(one.values[SUCCESS][i]) for one, i in zip(series, late, strict=True)]
+    return {
+        "area": _areas(curves, frames),
+        "success": np.array(end),
+        "area_of_return": _areas([_returns(run.path, seed) for seed in run.series], frames),
+    }
+
+
+def _areas(curves: list[tuple[np.ndarray, np.ndarray]], until: float) -> np.ndarray:
+    return np.array([area_under_curve(x, y[None], until)[0] for x, y in curves])
+
+
+def _returns(folder: Path, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """(frames, return) of the log lines of a seed in which an episode ended; the report reads no
+    returns."""
+    with (folder / FILE_NAME).open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["seed"] == str(seed) and row["return"]]
+    found = np.array([(float(row["frames"]), float(row["return"])) for row in rows])
+    return found[:, 0], found[:, 1]
+
+
+def _pair(word: str) -> tuple[Run, Run, float]:
+    paths, frames = word.split(",")[:2], [float(number) for number in word.split(",")[2:]]
+    # One by one: of runs with the same settings and seeds a reader keeps one.
+    found = [run for path in paths for run in read_runs([Path(path)])[0]]
+    if len(found) != 2 or len(frames) > 1 or found[0].task != found[1].task:
+        raise argparse.ArgumentTypeError(
+            f"{word} does not name two runs of one task and at most one number of frames"
+        )
+    if min(len(run.series) for run in found) < 2:
+        raise argparse.ArgumentTypeError(f"{word}: an interval needs two seeds or more of each")
+    return found[0], found[1], min(*frames, *(run.shared_end for run in found))
+
+
+def _row(run: Run, other: Run, frames: float) -> dict[str, Any]:
+    ours, theirs = measures(run, frames), measures(other, frames)
+    return {
+        "runs": [str(run.path), str(other.path)],
+        "frames": frames,
+        **{
+            name: {
+                "means": [float(ours[name].mean()), float(theirs[name].mean())],
+                "difference": vars(difference(ours[name], theirs[name])),
+            }
+            for name in ours
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()
