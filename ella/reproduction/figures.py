@@ -128,8 +128,8 @@ the reward of a success, and no agent succeeds. The first was the best over both
 (results/ride)."""
 
 
-def _ride(task: str, coefficient: float) -> Row:
-    return Row(task, "ride", f"coefficient{coefficient:g}", {"ride": {"coefficient": coefficient}})
+def _ride(task: str, coefficient: float, method: str = "ride") -> Row:
+    return Row(task, method, f"coefficient{coefficient:g}", {"ride": {"coefficient": coefficient}})
 
 
 def _tuned_ride(task: str, coefficient: float) -> Row:
@@ -189,12 +189,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
                     for coefficient in TUNED_RIDE_COEFFICIENTS
                 ),
                 Row("sequence-maze", "ella+ride"),
-                Row(
-                    "sequence-maze",
-                    "ella+ride",
-                    "coefficient0.5",
-                    {"ride": {"coefficient": 0.5}},
-                ),
+                _ride("sequence-maze", RIDE_COEFFICIENTS[1], "ella+ride"),
                 _bonus("unlock-maze", 0.1),
                 Row(
                     "unlock-maze",
