@@ -209,7 +209,7 @@ def test_successes_are_accounted_for(neutralise, solvency, expected):
     assert means == pytest.approx(dict(zip(names, expected, strict=True)))
 
 
-@pytest.mark.parametrize("last_state", [pytest.param(False, marks=pytest.mark.thorough), True])
+@pytest.mark.parametrize("last_state", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_what_the_last_action_carries_out_is_remembered_on_request_and_never_paid(last_state):
     spec = ella.world.tasks.find("putnext-room")
     low = low_level_of(spec).language.num_ids
