@@ -29,7 +29,7 @@ class Arguments:
 
     figure: Annotated[str, Positional("FIGURE")] = ""
     """main, lambda, relevance, termination-budget, oracle, ride, or all; and, which are not in the
-    paper, baselines and classifiers (in all too), ablation and ablation-budget."""
+    paper, baselines, classifiers and cells (in all too), ablation and ablation-budget."""
     scale: str = "short"
     """smoke (tiny, to see that everything works), short (as many frames as show the difference) or
     paper."""

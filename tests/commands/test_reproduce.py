@@ -1,6 +1,7 @@
 """`ella reproduce`: the tables of runs, what is done, and a small figure from start to end."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -50,6 +51,21 @@ def test_rows_change_what_their_figure_is_about(tmp_path):
         if run.settings.method.name == "ella"
     }
     assert budgets == {15_000, 2000, 500, 100}
+    onehot, raw, *_ = planned_runs("cells", "short", tmp_path)
+    before, after = (flat(to_json(run.resolved().settings)) for run in (onehot, raw))
+    assert {name for name in before if before[name] != after[name]} == {"ppo.network.variant"}
+    assert raw.settings.ppo.network.variant == "paper"
+
+
+def test_the_page_states_the_size_of_the_whole_list(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text()
+    stated = re.search(
+        r"--scale short`,\s(\d+)\sruns.{,50}?,\sis\s([\d.]+)\sbillion\sframes", page, re.S
+    )
+    assert stated
+    runs = planned_runs("all", "short", tmp_path)
+    frames = sum(run.settings.frames * run.settings.seeds for run in runs)
+    assert (int(stated[1]), float(stated[2])) == (len(runs), round(frames / 1e9, 1))
 
 
 @pytest.mark.parametrize(
