@@ -312,6 +312,21 @@ def test_different_settings_are_not_mixed(write_run, tmp_path):
     assert labels == ["ELLA, bonus=0.25", "ELLA, bonus=0.5"]
 
 
+def test_labels_name_what_changes_the_speed_alone_only_where_nothing_else_differs(
+    write_run, tmp_path
+):
+    slow, quick = (to_json(dataclasses.replace(PPOSettings(), unroll=count)) for count in (1, 2))
+    write_run(tmp_path / "a", method="ella", ppo=slow, ella={"bonus": 1.0})
+    write_run(tmp_path / "b", method="ella", ppo=quick, ella={"bonus": 2.0})
+    assert summarise([tmp_path], baseline="ella").labels == ["ELLA, bonus=1.0", "ELLA, bonus=2.0"]
+    write_run(tmp_path / "c", method="ella", ppo=quick, ella={"bonus": 1.0})
+    assert summarise([tmp_path], baseline="ella").labels == [
+        "ELLA, bonus=1.0, unroll=1",
+        "ELLA, bonus=1.0, unroll=2",
+        "ELLA, bonus=2.0, unroll=2",
+    ]
+
+
 def test_the_bonus_that_a_task_has_by_default_is_told(write_run, tmp_path):
     for task in ("unlock-maze", "openpick-maze"):
         for bonus in (0.1, None, 5.0):
