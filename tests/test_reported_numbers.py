@@ -1,0 +1,114 @@
+"""Tables of README and docs say what the committed result files hold."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ella.intervals import Interval, mean_rate
+from ella.report.summary import summarise
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+PAGE = ROOT / "docs" / "reproduction.md"
+
+AREAS = {
+    "putnext-room": ["main-8-seeds"] * 4,
+    "putnext-maze": ["main-8-seeds", "", "main-8-seeds", "main-8-seeds"],
+    "unlock-maze": ["main-8-seeds"] * 4,
+    "openpick-maze": ["main-finished"] * 3 + ["main-8-seeds"],
+    "combo-maze": ["main-finished"] * 3 + ["main-8-seeds"],
+    "sequence-maze": ["main-8-seeds", "main-finished", "choices", "main-8-seeds"],
+}
+"""Folders of the runs behind each row, in the order of `METHODS`; '' where there is none."""
+METHODS = ("ppo", "learn", "ella", "ella-solvent")
+ALONE = {
+    "PutNext-Room": ["", "", "evaluation/main-8-seeds-putnext-room-ella.json", "main-8-seeds"],
+    "PutNext-Maze": ["main-8-seeds", "", "main-8-seeds", "main-8-seeds"],
+    "Unlock-Maze": ["main-finished", "", "main-finished", "main-8-seeds"],
+    "Open&Pick-Maze": ["main-finished", "main-finished", "main-finished", ""],
+    "Combo-Maze": ["main-finished", "main-finished", "main-finished", "main-8-seeds"],
+    "Sequence-Maze": ["", "main-finished", "", "main-8-seeds"],
+}
+"""Where the evaluations behind each row are: folders, or files."""
+
+
+def table(page: Path, heading: str) -> list[list[str]]:
+    """Cells of the first table after a heading, without marks of emphasis and its first two
+    lines."""
+    lines = page.read_text().split(f"{heading}\n", 1)[1].splitlines()
+    start = next(index for index, line in enumerate(lines) if line.startswith("|"))
+    rows = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().replace("**", "") for cell in line.strip("|").split("|")])
+    return rows
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"[\d.]+", text)]
+
+
+def with_half_width(interval: Interval) -> str:
+    half = (interval.high - interval.low) / 2
+    return f"{100 * interval.value:.1f} ± {100 * half:.1f} %"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("task", AREAS)
+def test_areas_are_those_of_the_runs(task):
+    (row,) = [
+        row for row in table(PAGE, "### Areas under the curves") if row[0].startswith(f"`{task}`,")
+    ]
+    folders = AREAS[task]
+    runs = [
+        RESULTS / folder / f"{task}-{method}"
+        for folder, method in zip(folders, METHODS, strict=True)
+        if folder
+    ]
+    found = {
+        result.group.runs[0].method: with_half_width(result.area)
+        for result in summarise(runs, baseline="ppo").results
+    }
+    for stated, method in zip(row[1:], METHODS, strict=True):
+        # Windows of frames depend a little on which runs are read together.
+        assert numbers(stated) == pytest.approx(numbers(found.get(method, "")), abs=0.11), method
+
+
+def alone(place: str, task: str, method: str) -> str:
+    path = RESULTS / place
+    if path.is_dir():
+        path = path / f"{task.lower().replace('&', '')}-{method}" / "evaluation.json"
+    evaluation = json.loads(path.read_text())
+    rates = {
+        mode: mean_rate(
+            np.array([round(r["success"]["value"] * evaluation["episodes"]) for r in played]),
+            np.full(len(played), evaluation["episodes"]),
+        )
+        for mode in ("sampled", "greedy")
+        if (played := [r for r in evaluation["results"] if r["mode"] == mode])
+    }
+    return f"{with_half_width(rates['sampled'])} ({100 * rates['greedy'].value:.1f})"
+
+
+@pytest.mark.parametrize("task", ALONE)
+def test_policies_alone_do_what_their_evaluations_say(task):
+    rows = [row for row in table(PAGE, "## Final policies alone") if row[0].startswith(f"{task},")]
+    (row,) = rows
+    assert row[1:] == [
+        alone(place, task, method) if place else ""
+        for place, method in zip(ALONE[task], METHODS, strict=True)
+    ]
+
+
+def test_the_readme_shows_the_means_of_the_page():
+    means = {
+        re.findall("`(.+)`", row[0])[0]: [re.sub(" ±.*", " %", row[i]) for i in (1, 3, 4)]
+        for row in table(PAGE, "### Areas under the curves")
+        if "episodes" not in row[0]
+    }
+    shown = {row[0].strip("`"): row[1:4] for row in table(ROOT / "README.md", "## Measured")}
+    assert shown == means
