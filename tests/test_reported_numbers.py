@@ -33,6 +33,26 @@ ALONE = {
     "Sequence-Maze": ["", "main-finished", "", "main-8-seeds"],
 }
 """Where the evaluations behind each row are: folders, or files."""
+IN_MINIGRID = {
+    "PutNext-Maze": [("main-8-seeds/putnext-maze-ella/evaluation-minigrid.json", "main-8-seeds")],
+    "Unlock-Maze": [
+        (f"evaluation/main-finished-unlock-maze-{method}-minigrid.json", "main-finished")
+        for method in ("ella", "ppo")
+    ],
+    "Open&Pick-Maze": [
+        (f"evaluation/main-finished-openpick-maze-{method}-minigrid.json", "main-finished")
+        for method in ("ella", "ppo")
+    ],
+    "Open&Pick-Maze, the paper's cells": [
+        (f"evaluation/cells-openpick-maze-{method}-raw-cells-minigrid.json", "cells")
+        for method in ("ella", "ppo")
+    ],
+    "Combo-Maze": [
+        (f"evaluation/main-finished-combo-maze-{method}-minigrid.json", "main-finished")
+        for method in ("ella", "ppo")
+    ],
+}
+"""ELLA's evaluation in the real minigrid and PPO's, each with the folder of the run."""
 
 
 def table(page: Path, heading: str) -> list[list[str]]:
@@ -102,6 +122,32 @@ def test_policies_alone_do_what_their_evaluations_say(task):
         alone(place, task, method) if place else ""
         for place, method in zip(ALONE[task], METHODS, strict=True)
     ]
+
+
+@pytest.mark.parametrize("task", IN_MINIGRID)
+def test_policies_in_minigrid_do_what_their_evaluations_say(task):
+    rows = table(PAGE, "policies of the table above:")
+    place = next(index for index, row in enumerate(rows) if row[0] == task)
+    for mode, row in zip(("sampled", "greedy"), rows[place : place + 2], strict=True):
+        assert row[2] == mode
+        for cell, (name, folder) in zip(row[3:], IN_MINIGRID[task], strict=False):
+            there = json.loads((RESULTS / name).read_text())["results"]
+            run = re.sub("evaluation/(main-finished|cells)-|-minigrid.json", "", name)
+            if "/" in run:
+                run = Path(name).parent.name
+            here = json.loads((RESULTS / folder / run / "evaluation.json").read_text())["results"]
+            seeds = {result["seed"] for result in there}
+            rates = [
+                np.mean(
+                    [
+                        result["success"]["value"]
+                        for result in results
+                        if result["mode"] == mode and result["seed"] in seeds
+                    ]
+                )
+                for results in (there, here)
+            ]
+            assert cell == f"{100 * rates[0]:.1f} % ({100 * rates[1]:.1f})"
 
 
 def test_the_readme_shows_the_means_of_the_page():
