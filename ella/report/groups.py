@@ -171,9 +171,17 @@ def _labels(runs: Sequence[Run]) -> list[str]:
     labels = []
     for run in runs:
         names = differing[run.method]
-        told = [f"{name.split('.')[-1]}={run.identity.get(name)}" for name in names]
+        told = [f"{_short(name, names)}={run.identity.get(name)}" for name in names]
         labels.append(", ".join([method_label(run.method), *told]))
     return labels
+
+
+def _short(name: str, names: Sequence[str]) -> str:
+    """The shortest end of a dotted name that no other of the names ends with."""
+    parts = name.split(".")
+    ends = (".".join(parts[start:]) for start in reversed(range(len(parts))))
+    alone = (e for e in ends if sum(f".{other}".endswith(f".{e}") for other in names) == 1)
+    return next(alone, name)
 
 
 def _telling_apart(tables: Sequence[dict[str, Any]]) -> list[str]:

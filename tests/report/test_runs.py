@@ -327,6 +327,18 @@ def test_labels_name_what_changes_the_speed_alone_only_where_nothing_else_differ
     ]
 
 
+def test_labels_name_settings_so_that_they_cannot_be_confused(write_run, tmp_path):
+    for width in (32, 64):
+        write_run(
+            tmp_path / str(width),
+            method="ella",
+            ppo={"network": {"width": width}, "discount": width / 100},
+            ella={"termination": {"network": {"width": 2 * width}}},
+        )
+    first, _ = summarise([tmp_path], baseline="ella").labels
+    assert first == "ELLA, termination.network.width=64, discount=0.32, ppo.network.width=32"
+
+
 def test_the_bonus_that_a_task_has_by_default_is_told(write_run, tmp_path):
     for task in ("unlock-maze", "openpick-maze"):
         for bonus in (0.1, None, 5.0):
