@@ -54,13 +54,16 @@ class Arguments:
     together: int = MOST_SEEDS
     """The most seeds of several runs trained as one program. Runs of the same task share one; a
     run's own seeds always do."""
+    side_by_side: int = 1
+    """Programs trained at the same time on this machine, each in a process of its own. On a GPU,
+    NVIDIA's multi-process service lets them run at once."""
     evaluate: bool = True
     """Play fresh levels with every final policy: 1,000, at the scale smoke 16. The report shows the
     success."""
     artefacts: bool = True
     """Give every run a video of an episode and, with ELLA, a heat map of relevance."""
     launcher: Literal["local", "ray"] = "local"
-    """Train here, one program after another, or as tasks of a Ray cluster."""
+    """Train here, or as tasks of a Ray cluster."""
     ray_address: str | None = None
     """Of a running Ray cluster ('auto' finds this machine's); by default one is started here."""
     ray_gpus: float | None = None
@@ -132,6 +135,10 @@ def _most_frames(asked: float | None) -> int | None:
 def _check_numbers(arguments: Arguments) -> None:
     if arguments.together < 1:
         raise InputError(f"together must be >= 1, got {arguments.together}")
+    if arguments.side_by_side < 1:
+        raise InputError(f"side-by-side must be >= 1, got {arguments.side_by_side}")
+    if arguments.side_by_side > 1 and arguments.launcher == "ray":
+        raise InputError("side-by-side is for training here; with Ray see --ray-gpus")
     for name, asked in (("ray-gpus", arguments.ray_gpus), ("ray-cpus", arguments.ray_cpus)):
         if asked is not None and not 0 <= asked < math.inf:
             raise InputError(f"{name} must be >= 0, got {asked:g}")
@@ -140,6 +147,7 @@ def _check_numbers(arguments: Arguments) -> None:
 def _train(arguments: Arguments, groups: "Sequence[Sequence[PlannedRun]]") -> "list[RunResult]":
     from ella.reproduction.local_launcher import train_here
     from ella.reproduction.ray_launcher import train_on_ray
+    from ella.reproduction.side_by_side import train_side_by_side
     from ella.runs.progress_lines import ProgressLines
 
     command = ["ella", *sys.argv[1:]]
@@ -153,6 +161,8 @@ def _train(arguments: Arguments, groups: "Sequence[Sequence[PlannedRun]]") -> "l
             cpus=arguments.ray_cpus,
             command=command,
         )
+    if arguments.side_by_side > 1:
+        return train_side_by_side(groups, at_most=arguments.side_by_side, command=command)
     return train_here(groups, sinks=lambda planned: [ProgressLines(planned)], command=command)
 
 
