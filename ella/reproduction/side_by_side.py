@@ -145,7 +145,7 @@ def _train(
     threading.Thread(target=_stop_without_parent, daemon=True).start()
     package = logging.getLogger("ella")
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(f"{name}: %(message)s"))
+    handler.setFormatter(_NamedFormatter(f"{name}: %(message)s"))
     package.addHandler(handler)
     package.setLevel(logging.INFO)
     package.propagate = False
@@ -162,6 +162,12 @@ def _train(
         answers.close()
     # Python would wait for threads that still compile.
     os._exit(0)
+
+
+class _NamedFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        level = "warning: " if record.levelno >= logging.WARNING else ""
+        return level + super().format(record)
 
 
 def _stop_without_parent() -> None:
