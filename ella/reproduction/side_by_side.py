@@ -27,7 +27,9 @@ POLL_SECONDS = 0.5
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 """Whether a process takes most of a GPU's memory at once, which leaves the others too little."""
 Answer = list[RunResult] | str
-"""Of a worker: results, or an error in one line."""
+"""The last message of a process: results, or an error in one line."""
+LogRecord = tuple[int, str]
+"""The messages before: level and text of what it logs."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class _Program:
     name: str
     group: Sequence[PlannedRun]
     process: BaseProcess
-    answers: Connection
+    messages: Connection
 
 
 def train_side_by_side(
@@ -60,15 +62,19 @@ def train_side_by_side(
                 while waiting and len(running) < at_most and not is_stopping:
                     name = f"program {len(groups) - len(waiting) + 1} of {len(groups)}"
                     running.append(_started(name, waiting.pop(), command))
-                answered = wait([one.answers for one in running], timeout=POLL_SECONDS)
-                for one in [one for one in running if one.answers in answered]:
+                ready = wait([one.messages for one in running], timeout=POLL_SECONDS)
+                for one in [one for one in running if one.messages in ready]:
+                    message = _received(one)
+                    if isinstance(message, tuple):
+                        logger.log(message[0], "%s: %s", one.name, message[1])
+                        continue
                     running.remove(one)
-                    answer = _answer(one)
-                    if isinstance(answer, str):
-                        failures.append(answer)
-                        logger.warning(answer)
+                    one.process.join()
+                    if isinstance(message, str):
+                        failures.append(f"{one.name}: {message}")
+                        logger.warning(failures[-1])
                     else:
-                        results += answer
+                        results += message
                 if not is_stopping and (stop() or _is_interrupted(results)):
                     is_stopping = True
                     for one in running:
@@ -76,6 +82,7 @@ def train_side_by_side(
     finally:
         for one in running:
             one.process.kill()
+            one.process.join()
     if is_stopping and not _is_interrupted(results):
         # Stopped between two programs, or before one had begun.
         left = [planned for group in waiting for planned in group] or [groups[-1][0]]
@@ -107,20 +114,20 @@ def _started(name: str, group: Sequence[PlannedRun], command: Sequence[str]) -> 
     logger.info("%s: %s", name, ", ".join(planned.directory.name for planned in group))
     # A forked process could not use JAX's threads.
     context = multiprocessing.get_context("spawn")
-    answers, ours = context.Pipe(duplex=False)
-    process = context.Process(target=_train, args=(name, list(group), list(command), ours))
+    messages, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_train, args=(list(group), list(command), theirs))
     # Until it is in a process group of its own, Ctrl-C would end it in the middle of its imports.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     process.start()
     signal.signal(signal.SIGINT, before)
-    ours.close()
-    return _Program(name, group, process, answers)
+    theirs.close()
+    return _Program(name, group, process, messages)
 
 
-def _answer(program: _Program) -> Answer:
-    """Of a process that has answered or ended."""
+def _received(program: _Program) -> LogRecord | Answer:
+    """The next message of a process, or what its end without an answer means."""
     try:
-        answer: Answer = program.answers.recv()
+        message: LogRecord | Answer = program.messages.recv()
     except EOFError:
         program.process.join()
         status = program.process.exitcode or 0
@@ -131,22 +138,30 @@ def _answer(program: _Program) -> Answer:
                 for planned in program.group
             ]
         how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-        return f"{program.name} ended before it was done ({how})"
-    program.process.join()
-    return f"{program.name}: {answer}" if isinstance(answer, str) else answer
+        return f"ended before it was done ({how})"
+    return message
 
 
-def _train(
-    name: str, group: Sequence[PlannedRun], command: Sequence[str], answers: Connection
-) -> None:
+class _ToParent(logging.Handler):
+    """Sends a process's log records to the one that started it."""
+
+    def __init__(self, messages: Connection) -> None:
+        super().__init__(logging.INFO)
+        self._messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # A parent that was killed reads nothing.
+        with suppress(OSError):
+            self._messages.send((record.levelno, record.getMessage()))
+
+
+def _train(group: Sequence[PlannedRun], command: Sequence[str], messages: Connection) -> None:
     """In a process of its own: start, or resume from the newest checkpoint."""
     # Ctrl-C is the parent's, which passes it on once.
     os.setpgid(0, 0)
     threading.Thread(target=_stop_without_parent, daemon=True).start()
-    package = logging.getLogger("ella")
-    handler = logging.StreamHandler()
-    handler.setFormatter(_NamedFormatter(f"{name}: %(message)s"))
-    package.addHandler(handler)
+    package, to_parent = logging.getLogger("ella"), _ToParent(messages)
+    package.addHandler(to_parent)
     package.setLevel(logging.INFO)
     package.propagate = False
     answer: Answer
@@ -154,20 +169,14 @@ def _train(
         answer = train_runs(
             group, resume=True, sinks=lambda planned: [ProgressLines(planned)], command=command
         )
-    except InputError as error:
+    except (InputError, OSError) as error:
         answer = str(error)
-    # A parent that was killed reads no answers.
-    with suppress(BrokenPipeError):
-        answers.send(answer)
-        answers.close()
+    # Nothing is logged after the answer, nor in the middle of it.
+    to_parent.acquire()
+    with suppress(OSError):
+        messages.send(answer)
     # Python would wait for threads that still compile.
     os._exit(0)
-
-
-class _NamedFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        level = "warning: " if record.levelno >= logging.WARNING else ""
-        return level + super().format(record)
 
 
 def _stop_without_parent() -> None:

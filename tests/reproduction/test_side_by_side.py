@@ -1,14 +1,15 @@
 """Several programs at a time on this machine, one of them killed, all of them interrupted."""
 
+import logging
 import os
 import signal
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from killed_processes import kill_once_saved, trainer
 from tiny_runs import command, tiny_run, values
 
 from ella.cli import main
@@ -23,36 +24,19 @@ ITERATIONS = 120
 """So many that a program is killed long before it is done."""
 
 
-def trainer(directory: Path) -> int:
-    """The process that trains, or trained last, in a run's directory."""
-    return int((directory / LOCK_FILE).read_text().split()[1])
-
-
-def wait_for_checkpoint(directory: Path, within: float = 300.0) -> None:
-    until = time.monotonic() + within
-    while not list((directory / "checkpoints").glob("0*")):
-        assert time.monotonic() < until, f"no checkpoint in {directory}"
-        time.sleep(0.01)
-
-
-def kill_once_saved(directory: Path, killed: list[int]) -> None:
-    wait_for_checkpoint(directory)
-    killed.append(trainer(directory))
-    os.kill(killed[0], signal.SIGKILL)
-
-
 @pytest.mark.thorough
-def test_a_program_that_dies_does_not_end_the_others_and_is_resumed(tmp_path, capfd):
+def test_a_program_that_dies_does_not_end_the_others_and_is_resumed(tmp_path, caplog):
     whole, victim = (tiny_run(tmp_path / name, iterations=ITERATIONS) for name in "ab")
     groups = [[whole], [victim]]
+    caplog.set_level(logging.INFO, "ella")
     killed: list[int] = []
     threading.Thread(target=kill_once_saved, args=(victim.directory, killed), daemon=True).start()
-    with pytest.raises(InputError, match=r"program . of 2 ended .*killed by signal 9.*resumes"):
+    with pytest.raises(InputError, match=r"program . of 2: ended .*killed by signal 9.*resumes"):
         train_side_by_side(groups, at_most=2, command=["ella", "reproduce"])
     assert killed
     assert unfinished([whole, victim]) == [victim]
     assert trainer(whole.directory) not in (killed[0], os.getpid())
-    assert "of 2: training PPO on goto-small" in capfd.readouterr().err
+    assert {"program 1 of 2: compiling", "program 2 of 2: compiling"} <= set(caplog.messages)
     (result,) = train_side_by_side([[victim]], at_most=2, command=["ella", "reproduce"])
     assert result.outcome == Outcome.FINISHED
     expected, found = values(whole.directory), values(victim.directory)
