@@ -1,38 +1,20 @@
 """A real Ray on this machine: two workers, one of them killed in the middle of a run."""
 
 import logging
-import os
-import signal
 import threading
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from killed_processes import kill_once_saved, trainer
 from tiny_runs import tiny_run, values
 
 from ella.errors import InputError
 from ella.reproduction.ray_launcher import train_on_ray
-from ella.runs.directory import LOCK_FILE
 from ella.runs.run_result import Outcome
 
 pytestmark = pytest.mark.thorough
 ITERATIONS = 120
 """So many that a worker is killed long before it is done."""
-
-
-def trainer(directory: Path) -> int:
-    """The process that trains, or trained last, in a run's directory."""
-    return int((directory / LOCK_FILE).read_text().split()[1])
-
-
-def kill_once_saved(directory: Path, killed: list[int]) -> None:
-    """Kill the process that trains in `directory` as soon as it has a checkpoint to go on from."""
-    while not list((directory / "checkpoints").glob("0*")):
-        time.sleep(0.01)
-    number = trainer(directory)
-    os.kill(number, signal.SIGKILL)
-    killed.append(number)
 
 
 def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch, caplog):
