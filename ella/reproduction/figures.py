@@ -142,7 +142,7 @@ def _tuned_ride(task: str, coefficient: float) -> Row:
 
 
 RAW_CELLS_ON = ("putnext-room", "unlock-maze", "openpick-maze", "combo-maze")
-"""Where agents learn from the paper's own cells within the frames of the scale `short`."""
+"""The tasks on which ELLA passes 50 % within 30 million frames from one-hot cells."""
 ABLATED_ON = ("unlock-maze", "openpick-maze", "combo-maze")
 
 FIGURES: Mapping[str, Figure] = MappingProxyType(
