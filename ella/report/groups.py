@@ -109,10 +109,11 @@ def group_runs(runs: Sequence[Run]) -> tuple[list[Group], list[Group], list[str]
     by_task: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_task[run.task].append(run)
+    labels = _labels(runs)
     for task, of_task in sorted(by_task.items()):
         members: dict[str, list[Run]] = defaultdict(list)
-        for run, label in zip(of_task, _labels(of_task), strict=True):
-            members[label].append(run)
+        for run in of_task:
+            members[labels[run.path]].append(run)
         width = _window(of_task)
         short = _cut_short(of_task)
         warnings.extend(short.values())
@@ -161,19 +162,28 @@ def _shortest_run(task: str, runs: Sequence[Run], width: float) -> Iterator[str]
         )
 
 
-def _labels(runs: Sequence[Run]) -> list[str]:
-    """A name for each run of a task: its method's label, and where that is not enough the settings
-    in which it differs from other runs of the method."""
-    tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
+def _labels(runs: Sequence[Run]) -> dict[Path, str]:
+    """A name for each run: its method's label, and where that is not enough the settings in which
+    it differs from other runs of the method on the task. Where there are no others, it is called
+    as one with these settings is on another task."""
+    alike: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
-        tables[run.method].append(run.identity)
-    differing = {method: _telling_apart(same) for method, same in tables.items()}
-    labels = []
-    for run in runs:
-        names = differing[run.method]
-        told = [f"{_short(name, names)}={run.identity.get(name)}" for name in names]
-        labels.append(", ".join([method_label(run.method), *told]))
+        alike[run.method, run.task].append(run)
+    names = {key: _telling_apart([run.identity for run in same]) for key, same in alike.items()}
+    labels = {run.path: _label(run, names[run.method, run.task]) for run in runs}
+    taken = set(labels.values())
+    for (method, task), same in alike.items():
+        if not names[method, task]:
+            elsewhere = (n for (other, _), n in names.items() if other == method and n)
+            told = next((label for n in elsewhere if (label := _label(same[0], n)) in taken), None)
+            if told is not None:
+                labels |= {run.path: told for run in same}
     return labels
+
+
+def _label(run: Run, names: Sequence[str]) -> str:
+    told = [f"{_short(name, names)}={run.identity.get(name)}" for name in names]
+    return ", ".join([method_label(run.method), *told])
 
 
 def _short(name: str, names: Sequence[str]) -> str:

@@ -339,6 +339,20 @@ def test_labels_name_settings_so_that_they_cannot_be_confused(write_run, tmp_pat
     assert first == "ELLA, termination.network.width=64, discount=0.32, ppo.network.width=32"
 
 
+def test_a_run_is_called_as_one_of_the_same_settings_on_another_task(write_run, tmp_path):
+    bonuses = {"putnext-room": [0.25], "unlock-maze": [0.25, 0.5], "combo-maze": [1.0]}
+    for task, of_task in bonuses.items():
+        for bonus in of_task:
+            run = tmp_path / f"{task}-{bonus}"
+            write_run(run, task=task, method="ella", ella={"bonus": bonus})
+    summary = summarise([tmp_path], baseline="ella")
+    assert {task: [group.label for group in summary.of_task(task)] for task in bonuses} == {
+        "putnext-room": ["ELLA, bonus=0.25"],
+        "unlock-maze": ["ELLA, bonus=0.25", "ELLA, bonus=0.5"],
+        "combo-maze": ["ELLA"],
+    }
+
+
 def test_the_bonus_that_a_task_has_by_default_is_told(write_run, tmp_path):
     for task in ("unlock-maze", "openpick-maze"):
         for bonus in (0.1, None, 5.0):
@@ -408,7 +422,7 @@ def test_variants_of_the_baseline_are_told(write_run, tmp_path):
     ) in summary.warnings
     assert summarise([tmp_path], baseline=fast).warnings == ()
     # With another task, where there is no choice, no variant is called like the baseline.
-    write_run(tmp_path / "goto-room")
+    write_run(tmp_path / "goto-room", ppo={"learning_rate": 3e-4})
     summary = summarise([tmp_path])
     assert summary.baseline == "PPO"
     assert not any(any(s.ratios) for s in summary.results if s.group.task == "unlock-maze")
