@@ -2,14 +2,15 @@
 
     python benchmarks/gradient_precision.py --out gradient-precision.json
 
-PPO's gradient of the paper's network with one-hot cells on half a rollout of unlock-maze, by the
-agent that comes with the package and by a new network: its relative error in bfloat16 against
+PPO's gradient on half a rollout of unlock-maze, by a trained network (the agent that comes with the
+package, which reads one-hot cells, or `--policy`) and by a new one of its kind: its relative error in bfloat16 against
 float32, beside the relative difference of the gradient on the other half of the rollout. What the
 first adds to the second is what rounding costs.
 """
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -39,9 +40,10 @@ ROLLOUTS = 3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--environments", type=int, default=256)
+    parser.add_argument("--policy", default=f"agent:{TASK}")
     parser.add_argument("--out", type=Path, default=Path("gradient-precision.json"))
     arguments = parser.parse_args()
-    trained = ella.load_policy(f"agent:{TASK}").network
+    trained = ella.load_policy(arguments.policy).network
     found = presets.find("onehot", "ppo").ppo
     config = replace(
         found,
@@ -55,9 +57,10 @@ def main() -> None:
     for row in rows:
         print(json.dumps(row))
     result = {
-        "command": f"python benchmarks/gradient_precision.py --environments {config.num_envs}",
+        "command": "python benchmarks/gradient_precision.py " + " ".join(sys.argv[1:]),
         "what": "norms relative to that of the float32 gradient of half a rollout",
         "task": TASK,
+        "cells": trained.config.variant,
         "device": jax.devices()[0].device_kind,
         "date": time.strftime("%Y-%m-%d"),
         "rows": rows,

@@ -17,28 +17,31 @@ PAGE = ROOT / "docs" / "reproduction.md"
 AREAS = {
     "putnext-room": ["main-8-seeds"] * 4,
     "putnext-maze": ["main-8-seeds", "", "main-8-seeds", "main-8-seeds"],
-    "unlock-maze": ["main-8-seeds"] * 4,
+    "unlock-maze": ["main-finished"] * 3 + ["main-8-seeds"],
     "openpick-maze": ["main-finished"] * 3 + ["main-8-seeds"],
     "combo-maze": ["main-finished"] * 3 + ["main-8-seeds"],
-    "sequence-maze": ["main-8-seeds", "main-finished", "choices", "main-8-seeds"],
+    "sequence-maze": ["main-finished"] * 3 + ["main-8-seeds"],
 }
 """Folders of the runs behind each row, in the order of `METHODS`; '' where there is none."""
 METHODS = ("ppo", "learn", "ella", "ella-solvent")
 ALONE = {
     "PutNext-Room": ["", "", "evaluation/main-8-seeds-putnext-room-ella.json", "main-8-seeds"],
-    "PutNext-Maze": ["main-8-seeds", "", "main-8-seeds", "main-8-seeds"],
-    "Unlock-Maze": ["main-finished", "", "main-finished", "main-8-seeds"],
-    "Open&Pick-Maze": ["main-finished", "main-finished", "main-finished", ""],
-    "Combo-Maze": ["main-finished", "main-finished", "main-finished", "main-8-seeds"],
-    "Sequence-Maze": ["", "main-finished", "", "main-8-seeds"],
+    "PutNext-Maze": ["main-8-seeds", "main-finished", "main-8-seeds", "main-8-seeds"],
+    "Unlock-Maze": ["main-finished"] * 3 + ["main-8-seeds"],
+    "Open&Pick-Maze": ["main-finished"] * 3 + [""],
+    "Combo-Maze": ["main-finished"] * 3 + ["main-8-seeds"],
+    "Sequence-Maze": ["main-finished"] * 3 + ["main-8-seeds"],
 }
 """Where the evaluations behind each row are: folders, or files."""
 IN_MINIGRID = {
     "PutNext-Maze": "main-8-seeds/putnext-maze-{}",
     "Unlock-Maze": "main-finished/unlock-maze-{}",
     "Open&Pick-Maze": "main-finished/openpick-maze-{}",
-    "Open&Pick-Maze, the paper's cells": "cells/openpick-maze-{}-raw-cells",
     "Combo-Maze": "main-finished/combo-maze-{}",
+    "Sequence-Maze": "main-finished/sequence-maze-{}",
+    "Unlock-Maze, the paper's cells": "cells/unlock-maze-{}-raw-cells",
+    "Open&Pick-Maze, the paper's cells": "cells/openpick-maze-{}-raw-cells",
+    "Combo-Maze, the paper's cells": "cells/combo-maze-{}-raw-cells",
 }
 """Runs behind each row."""
 
