@@ -3,9 +3,9 @@
     python benchmarks/gradient_precision.py --out gradient-precision.json
 
 PPO's gradient on half a rollout of unlock-maze, by a trained network (the agent that comes with the
-package, which reads one-hot cells, or `--policy`) and by a new one of its kind: its relative error in bfloat16 against
-float32, beside the relative difference of the gradient on the other half of the rollout. What the
-first adds to the second is what rounding costs.
+package, which reads one-hot cells, or `--policy`) and by a new one of its kind: its relative error
+in bfloat16 against float32, beside the relative difference of the gradient on the other half of the
+rollout. What the first adds to the second is what rounding costs.
 """
 
 import argparse
