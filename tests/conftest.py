@@ -60,6 +60,7 @@ LONGEST_FIRST = (
     "test_demo.py",
     "test_cli_ella.py",
     "test_cli_train.py",
+    "test_cli_train_refused.py",
     "test_wheel.py",
     "test_relevance.py",
     "test_train.py",
