@@ -31,9 +31,13 @@ def main() -> None:
     parser.add_argument("--frames", type=float, required=True)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    runs, warnings = read_runs(arguments.runs)
-    for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    # One by one: of runs with the same settings and seeds only one would be read.
+    runs = []
+    for path in arguments.runs:
+        found, warnings = read_runs([path])
+        runs += found
+        for warning in warnings:
+            print(f"warning: {warning}", file=sys.stderr)
     for run in runs:
         if run.shared_end < 0.99 * arguments.frames:
             sys.exit(f"{run.path} has no {arguments.frames:,.0f} frames")

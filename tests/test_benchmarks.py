@@ -239,9 +239,10 @@ def test_the_interval_of_the_classifiers_deviation_covers_it(deviation):
     )
 
 
-def test_the_classifiers_spread_is_the_committed_one(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["spread", "spread-openpick-maze", "spread-unlock-maze"])
+def test_the_classifiers_spread_is_the_committed_one(name, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    committed = json.loads(Path("results/classifiers/spread.json").read_text())
+    committed = json.loads(Path(f"results/classifiers/{name}.json").read_text())
     words = committed.pop("command").split()[1:]
     out = tmp_path / "found.json"
     monkeypatch.setattr("sys.argv", [*words[:-1], str(out)])
