@@ -1,4 +1,4 @@
-"""Tables of README and docs say what the committed result files hold."""
+"""Tables of README, docs and results say what the committed result files hold."""
 
 import json
 import re
@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from ella.intervals import Interval, mean_rate
-from ella.report.summary import summarise
+from ella.report.summary import GroupResult, summarise
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 PAGE = ROOT / "docs" / "reproduction.md"
+MEASURED = RESULTS / "README.md"
 
 AREAS = {
     "putnext-room": ["main-8-seeds"] * 4,
@@ -61,6 +62,10 @@ def table(page: Path, heading: str) -> list[list[str]]:
 
 def numbers(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"[\d.]+", text)]
+
+
+def signed(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", text)]
 
 
 def with_half_width(interval: Interval) -> str:
@@ -151,3 +156,53 @@ def test_the_readme_shows_the_means_of_the_page():
     }
     shown = {row[0].strip("`"): row[1:4] for row in table(ROOT / "README.md", "## Measured")}
     assert shown == means
+
+
+def finished(result: GroupResult) -> list[str]:
+    """Cells of a row: area, difference to the baseline, success at the end, alone."""
+
+    def told(interval: Interval) -> str:
+        return " ".join(f"{100 * x:.1f}" for x in (interval.value, interval.low, interval.high))
+
+    alone = [with_half_width(result.alone["ella", mode]) for mode in ("sampled", "greedy")]
+    difference = told(result.difference.interval) if result.difference else ""
+    return [told(result.area), difference, told(result.final), ", ".join(alone)]
+
+
+def assert_cells(stated: list[str], result: GroupResult, unit: float = 0.11) -> None:
+    for cell, found in zip(stated, finished(result), strict=True):
+        assert signed(cell) == pytest.approx(signed(found), abs=unit)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("task", ["unlock-maze", "openpick-maze", "combo-maze", "sequence-maze"])
+def test_finished_runs_are_what_the_results_say(task):
+    rows = {
+        row[0].split(",")[0]: row[1:]
+        for row in table(
+            MEASURED, "each alone on 1,000 fresh levels, with sampled and with greedy actions:"
+        )
+        if f", {task}" in row[0]
+    }
+    runs = [RESULTS / "main-finished" / f"{task}-{method}" for method in METHODS[:3]]
+    results = {one.group.label: one for one in summarise(runs, baseline="ppo").results}
+    assert rows.keys() == results.keys()
+    for label, stated in rows.items():
+        assert_cells(stated, results[label])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("task", ["unlock-maze", "openpick-maze", "combo-maze"])
+@pytest.mark.parametrize(("cells", "variant"), [("raw", "paper"), ("one-hot", "onehot")])
+def test_runs_from_either_cells_are_what_the_results_say(task, cells, variant):
+    rows = table(MEASURED, "## Cells")
+    start = next(index for index, row in enumerate(rows) if row[0].startswith(f"{task},"))
+    stated = {row[0].split(": ")[-1]: row[1:] for row in rows[start : start + 4]}
+    runs = [
+        *(RESULTS / "cells" / f"{task}-{method}-raw-cells" for method in ("ppo", "ella")),
+        *(RESULTS / "main-finished" / f"{task}-{method}" for method in ("ppo", "ella")),
+    ]
+    summary = summarise(runs, baseline=f"PPO, variant={variant}")
+    results = {one.group.label: one for one in summary.results}
+    for method in ("PPO", "ELLA"):
+        assert_cells(stated[f"{method}, {cells}"], results[f"{method}, variant={variant}"])
