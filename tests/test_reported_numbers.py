@@ -169,9 +169,9 @@ def finished(result: GroupResult) -> list[str]:
     return [told(result.area), difference, told(result.final), ", ".join(alone)]
 
 
-def assert_cells(stated: list[str], result: GroupResult, unit: float = 0.11) -> None:
+def assert_cells(stated: list[str], result: GroupResult) -> None:
     for cell, found in zip(stated, finished(result), strict=True):
-        assert signed(cell) == pytest.approx(signed(found), abs=unit)
+        assert signed(cell) == pytest.approx(signed(found), abs=0.11)
 
 
 @pytest.mark.thorough
