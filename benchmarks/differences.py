@@ -1,24 +1,28 @@
-"""How far are two runs apart, with intervals that do not pair their seeds?
+"""How far are two runs apart, with seeds paired and not?
 
     python benchmarks/differences.py RUN,OTHER[,FRAMES] ... [--out FILE]
 
 Compares each pair up to the frames named, or all that both have. Prints JSON: means over seeds of
 the area under the success curve, of success in the last tenth of the frames and of the area under
-the curve of the return, and of each the first run's less the second's with Welch's 95 % interval.
-`ella report` compares areas seed by seed.
+the curve of the return; of each the first run's less the second's with Welch's 95 % interval and
+p value; the same of the seeds that both have, paired; and which differences of areas survive Holm's
+correction over all rows.
 """
 
 import argparse
 import csv
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from relative_gains import difference
+from scipy import stats
 
 from ella.durable_files import write_durably
+from ella.intervals import CONFIDENCE, student_t
 from ella.report.runs import Run, read_runs
 from ella.report.series import SUCCESS
 from ella.report.statistics import area_under_curve
@@ -32,10 +36,16 @@ def main() -> None:
     parser.add_argument("pairs", nargs="+", type=_pair, metavar="RUN,OTHER[,FRAMES]")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    rows = [_row(*pair) for pair in arguments.pairs]
     result = {
         "command": "python benchmarks/differences.py " + " ".join(sys.argv[1:]),
-        "what": "means of two runs and the first's less the second's, Welch's 95 % intervals",
-        "rows": [_row(*pair) for pair in arguments.pairs],
+        "what": "means of two runs and the first's less the second's, 95 % intervals: Welch's, and "
+        "Student-t of the seeds that both have",
+        "rows": rows,
+        "survive_holm": {
+            kind: survives_holm([row["area"][kind]["p"] for row in rows if kind in row["area"]])
+            for kind in ("difference", "paired")
+        },
     }
     text = json.dumps(result, indent=1) + "\n"
     print(text, end="")
@@ -84,17 +94,42 @@ def _pair(word: str) -> tuple[Run, Run, float]:
 
 def _row(run: Run, other: Run, frames: float) -> dict[str, Any]:
     ours, theirs = measures(run, frames), measures(other, frames)
+    seeds, others = list(run.series), list(other.series)
+    shared = sorted(run.series.keys() & other.series.keys())
+    mine = [seeds.index(seed) for seed in shared]
+    same = [others.index(seed) for seed in shared]
     return {
         "runs": [str(run.path), str(other.path)],
         "frames": frames,
-        **{
-            name: {
-                "means": [float(ours[name].mean()), float(theirs[name].mean())],
-                "difference": vars(difference(ours[name], theirs[name])),
-            }
-            for name in ours
-        },
+        **{name: compared(ours[name], theirs[name], mine, same) for name in ours},
     }
+
+
+def compared(
+    ours: np.ndarray, theirs: np.ndarray, mine: list[int], same: list[int]
+) -> dict[str, Any]:
+    """`mine` and `same` are where the seeds that both have are."""
+    welch = stats.ttest_ind(ours, theirs, equal_var=False)
+    found: dict[str, Any] = {
+        "means": [float(ours.mean()), float(theirs.mean())],
+        "difference": {**vars(difference(ours, theirs)), "p": float(welch.pvalue)},
+    }
+    if len(mine) > 1:
+        pairs = ours[mine] - theirs[same]
+        chance = float(stats.ttest_1samp(pairs, 0).pvalue)
+        found["paired"] = {**vars(student_t(pairs)), "p": chance}
+    return found
+
+
+def survives_holm(chances: Sequence[float]) -> list[bool]:
+    """Which of so many tests still reject at 5 % when the chance that any of them rejects wrongly
+    is to be 5 % (Holm, 1979)."""
+    order = np.argsort(chances)
+    limits = (1 - CONFIDENCE) / np.arange(len(order), 0, -1)
+    rejects = np.logical_and.accumulate(np.asarray(chances)[order] <= limits)
+    found = np.empty_like(rejects)
+    found[order] = rejects
+    return [bool(one) for one in found]
 
 
 if __name__ == "__main__":

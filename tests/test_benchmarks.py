@@ -195,15 +195,40 @@ def test_relative_gains_give_the_committed_rows(tmp_path, monkeypatch):
     assert json.loads(out.read_text())["rows"] == committed["rows"]
 
 
-def test_differences_give_the_committed_rows(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("file", "pairs"),
+    [
+        ("main-finished/differences.json", 3),
+        pytest.param("verdicts.json", None, marks=pytest.mark.thorough),
+    ],
+)
+def test_differences_give_the_committed_rows(file, pairs, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    committed = json.loads(Path("results/main-finished/differences.json").read_text())
+    committed = json.loads(Path("results", file).read_text())
     script, *words = committed["command"].split()[1:]
     assert words[-2] == "--out"
     out = tmp_path / "found.json"
-    monkeypatch.setattr("sys.argv", [script, *words[:3], "--out", str(out)])
+    monkeypatch.setattr("sys.argv", [script, *words[:-2][:pairs], "--out", str(out)])
     differences.main()
-    assert json.loads(out.read_text())["rows"] == committed["rows"][:3]
+    found = json.loads(out.read_text())
+    assert found["rows"] == committed["rows"][:pairs]
+    if pairs is None:
+        assert found["survive_holm"] == committed["survive_holm"]
+
+
+def test_holms_correction_stops_at_the_first_test_that_does_not_reject():
+    # 0.01 <= 0.05 / 4; 0.02 > 0.05 / 3, so that 0.024 <= 0.05 / 2 rejects nothing any more.
+    assert differences.survives_holm([0.024, 0.01, 0.9, 0.02]) == [False, True, False, False]
+    assert differences.survives_holm([0.04]) == [True]
+
+
+def test_pairs_are_the_seeds_that_both_runs_have():
+    ours, theirs = np.array([0.11, 0.2, 0.9]), np.array([0.4, 0.0, 0.11])
+    # Seeds 1, 2, 3 and 4, 1, 2, say, of which both have 1 and 2.
+    found = differences.compared(ours, theirs, [0, 1], [1, 2])
+    assert found["paired"]["value"] == pytest.approx(0.1)
+    assert found["paired"]["p"] < 0.1 < found["difference"]["p"]
+    assert "paired" not in differences.compared(ours, theirs, [0], [1])
 
 
 @pytest.mark.parametrize(
