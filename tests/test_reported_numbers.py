@@ -206,3 +206,39 @@ def test_runs_from_either_cells_are_what_the_results_say(task, cells, variant):
     results = {one.group.label: one for one in summary.results}
     for method in ("PPO", "ELLA"):
         assert_cells(stated[f"{method}, {cells}"], results[f"{method}, variant={variant}"])
+
+
+DIFFERENCE = re.compile(r"[-+]\d+\.\d \[[-+]\d+\.\d, [-+]\d+\.\d\]")
+
+
+def percent(interval: dict[str, float]) -> str:
+    value, low, high = (f"{100 * interval[name]:+.1f}" for name in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
+
+
+def test_every_interval_of_a_claim_is_in_the_file_of_verdicts():
+    """Of the tables with a column of claims, but for sizes of decompositions, which are no share
+    of successes."""
+    rows = json.loads((RESULTS / "verdicts.json").read_text())["rows"]
+    known = {percent(row[kind]["difference"]) for row in rows for kind in ("area", "success")}
+    stated = [
+        cell
+        for text in PAGE.read_text().split("| claim | confirmed if |")[1:]
+        for line in text.split("\n\n")[0].splitlines()[2:]
+        if "decompositions" not in line
+        for cell in DIFFERENCE.findall(line)
+    ]
+    assert len(stated) >= len(rows)
+    assert [cell for cell in stated if cell not in known] == []
+    areas = {percent(row["area"]["difference"]) for row in rows}
+    assert areas <= set(stated)
+
+
+def test_holms_correction_leaves_as_many_verdicts_as_the_page_says():
+    found = json.loads((RESULTS / "verdicts.json").read_text())
+    differences = [row["area"]["difference"] for row in found["rows"]]
+    apart = [one["low"] > 0 or one["high"] < 0 for one in differences]
+    counts = (len(apart), sum(apart), sum(found["survive_holm"]["difference"]))
+    text = " ".join(PAGE.read_text().split())
+    said = "rest on {} differences of areas. The intervals of {} leave out 0, and {} still do"
+    assert said.format(*counts) in text

@@ -54,6 +54,15 @@ class Group:
         """float[seeds, T]"""
         return self.measures[SUCCESS]
 
+    @property
+    def log_lines(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Per seed frames and success of the lines that measured it, each float[lines]."""
+        for run in self.runs:
+            for series in run.series.values():
+                rates = series.values.get(SUCCESS, np.full(len(series.frames), np.nan))
+                known = ~np.isnan(rates)
+                yield series.frames[known], rates[known]
+
 
 def success_alone(group: Group, backend: Backend, mode: Mode) -> Interval | None:
     """Success of the final policies on fresh levels; None where a seed played none."""
@@ -72,22 +81,27 @@ def success_alone(group: Group, backend: Backend, mode: Mode) -> Interval | None
 
 def final_success(group: Group, until: float) -> np.ndarray:
     """float[seeds]: mean success over the last tenth of the frames up to `until`; the measurement
-    nearest to `until` where there is none in the last tenth. NaN where a seed measured nothing."""
-    scores = np.full(len(group.success), np.nan)
-    for index, curve in enumerate(group.success):
-        known = ~np.isnan(curve)
-        if not known.any():
-            continue
-        late = known & (group.frames <= until) & (group.frames > (1 - FINAL_SHARE) * until)
-        nearest = np.abs(group.frames[known] - until).argmin()
-        scores[index] = curve[late].mean() if late.any() else curve[known][nearest]
-    return scores
+    nearest to `until` where there is none in the last tenth. NaN where a seed measured nothing.
+
+    Of log lines, so that what else a report draws changes nothing.
+    """
+    scores = []
+    for frames, rates in group.log_lines:
+        late = rates[(frames <= until) & (frames > (1 - FINAL_SHARE) * until)]
+        if not late.size:
+            late = rates[np.abs(frames - until).argsort()[:1]]
+        scores.append(late.mean() if late.size else math.nan)
+    return np.array(scores)
 
 
 def area(group: Group, until: float) -> np.ndarray:
     """float[seeds]: area under the success curve up to `until`, as a share of the largest. NaN
-    where a seed measured nothing."""
-    return statistics.area_under_curve(group.frames, group.success, until)
+    where a seed measured nothing. Of log lines, as `final_success`."""
+    areas = [
+        statistics.area_under_curve(frames, rates[None], until)[0]
+        for frames, rates in group.log_lines
+    ]
+    return np.array(areas)
 
 
 def paired_differences(group: Group, other: Group, until: float) -> np.ndarray:

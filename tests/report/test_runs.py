@@ -9,6 +9,7 @@ import pytest
 from ella.errors import InputError
 from ella.ppo.settings import PPOSettings
 from ella.report import runs as run_reading
+from ella.report.groups import area
 from ella.report.page import render
 from ella.report.palette import colours, ordered
 from ella.report.runs import read_runs
@@ -506,3 +507,16 @@ def test_long_runs_are_averaged_into_windows_of_whole_lines(write_run, tmp_path)
     assert group.success[0, 0] == pytest.approx(0.004)
     assert group.frames[-1] == 1_000_000
     assert group.clocks["seconds"][-1] == pytest.approx(30)
+
+
+def test_numbers_are_of_log_lines_whatever_the_windows_of_the_drawing(write_run, tmp_path):
+    run = write_run(tmp_path / "ppo", lines=20, seeds=2)
+    alone = summarise([run]).results[0]
+    # Beside a run of few lines a window of the task holds five of this one's.
+    write_run(tmp_path / "ella", lines=4, seeds=2, method="ella")
+    beside = summarise([tmp_path]).results[0]
+    assert len(beside.group.frames) == 4 < len(alone.group.frames)
+    assert (beside.area, beside.final) == (alone.area, alone.final)
+    # Rising by a tenth a line until 1 at half of the frames; flat before the first line.
+    first_seed = area(alone.group, 1_000_000)[0]
+    assert first_seed == pytest.approx(0.05 * 0.1 + 0.45 * (0.1 + 1) / 2 + 0.5)
