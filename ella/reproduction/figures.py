@@ -127,9 +127,9 @@ RIDE_THAT_LEARNS = {
 """Weights with which the embedding does not shrink, inputs of unit size, and the original's
 episodic counts."""
 TUNED_RIDE_COEFFICIENTS = (0.001, 0.003, 0.01)
-"""For bonuses of 3 to 6 times the coefficient a step: with the paper's, those of an episode exceed
-the reward of a success, and no agent succeeds. The first was the best over both tasks of the figure
-(results/ride)."""
+"""For bonuses of about 3 to 6 times the coefficient a step: with the paper's, those of an episode
+exceed the reward of a success, and no agent succeeds. The first was the best over both tasks of the
+figure (results/ride)."""
 
 
 def _ride(task: str, coefficient: float, method: str = "ride") -> Row:
