@@ -60,7 +60,8 @@ def test_rows_change_what_their_figure_is_about(tmp_path):
 def test_the_page_states_the_size_of_the_whole_list(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text()
     stated = re.search(
-        r"--scale short`,\s(\d+)\sruns.{,50}?,\sis\s([\d.]+)\sbillion\sframes", page, re.S
+        r"All (\d+) runs of `ella reproduce all --scale short`.{,50}? ([\d.]+) billion frames",
+        " ".join(page.split()),
     )
     assert stated
     runs = planned_runs("all", "short", tmp_path)
