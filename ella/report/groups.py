@@ -178,8 +178,9 @@ def _shortest_run(task: str, runs: Sequence[Run], width: float) -> Iterator[str]
 
 def _labels(runs: Sequence[Run]) -> dict[Path, str]:
     """A name for each run: its method's label, and where that is not enough the settings in which
-    it differs from other runs of the method on the task. Where there are no others, it is called
-    as one with these settings is on another task."""
+    it differs from other runs of the method on the task. Where a task has the method with one
+    setting only, the label is that of the same setting on another task, unless the setting is the
+    task's default."""
     alike: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
         alike[run.method, run.task].append(run)
@@ -187,11 +188,19 @@ def _labels(runs: Sequence[Run]) -> dict[Path, str]:
     labels = {run.path: _label(run, names[run.method, run.task]) for run in runs}
     taken = set(labels.values())
     for (method, task), same in alike.items():
-        if not names[method, task]:
-            elsewhere = (n for (other, _), n in names.items() if other == method and n)
-            told = next((label for n in elsewhere if (label := _label(same[0], n)) in taken), None)
-            if told is not None:
-                labels |= {run.path: told for run in same}
+        if names[method, task]:
+            continue
+        # A task's default is one choice on all tasks, although its value differs.
+        elsewhere = [
+            n
+            for (other, _), n in names.items()
+            if other == method
+            and n
+            and not all(is_default_of_task(name, same[0].identity.get(name), task) for name in n)
+        ]
+        found = next((label for n in elsewhere if (label := _label(same[0], n)) in taken), None)
+        if found is not None:
+            labels |= {run.path: found for run in same}
     return labels
 
 

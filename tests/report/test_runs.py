@@ -341,16 +341,29 @@ def test_labels_name_settings_so_that_they_cannot_be_confused(write_run, tmp_pat
 
 
 def test_a_run_is_called_as_one_of_the_same_settings_on_another_task(write_run, tmp_path):
-    bonuses = {"putnext-room": [0.25], "unlock-maze": [0.25, 0.5], "combo-maze": [1.0]}
+    bonuses = {"putnext-room": [0.3], "unlock-maze": [0.3, 0.5], "combo-maze": [1.0]}
     for task, of_task in bonuses.items():
         for bonus in of_task:
             run = tmp_path / f"{task}-{bonus}"
             write_run(run, task=task, method="ella", ella={"bonus": bonus})
     summary = summarise([tmp_path], baseline="ella")
     assert {task: [group.label for group in summary.of_task(task)] for task in bonuses} == {
-        "putnext-room": ["ELLA, bonus=0.25"],
-        "unlock-maze": ["ELLA, bonus=0.25", "ELLA, bonus=0.5"],
+        "putnext-room": ["ELLA, bonus=0.3"],
+        "unlock-maze": ["ELLA, bonus=0.3", "ELLA, bonus=0.5"],
         "combo-maze": ["ELLA"],
+    }
+
+
+def test_the_default_bonus_is_one_setting_beside_a_task_with_another_bonus(write_run, tmp_path):
+    tasks = ("unlock-maze", "putnext-room", "openpick-maze")  # Defaults of 0.25, 0.25 and 0.5.
+    for task in tasks:
+        write_run(tmp_path / task, task=task, method="ella", ella={"bonus": None})
+    write_run(tmp_path / "larger", task="unlock-maze", method="ella", ella={"bonus": 0.5})
+    summary = summarise([tmp_path], baseline="ella")
+    assert {task: [group.label for group in summary.of_task(task)] for task in tasks} == {
+        "unlock-maze": ["ELLA, bonus=0.25", "ELLA, bonus=0.5"],
+        "putnext-room": ["ELLA"],
+        "openpick-maze": ["ELLA"],
     }
 
 
