@@ -22,13 +22,18 @@ RESERVED = (
     "method",
     "seeds",
     "frames",
+    "until",
     "seed",
     "devices",
     "also",
+    "start_from",
     "ppo",
     "curriculum",
     "log",
     "task",
+    "format_version",
+    "low_level_task",
+    "named_tasks",
 )
 """Tables and values that config.json has beside those of methods."""
 

@@ -6,13 +6,13 @@ import pytest
 
 import ella
 from ella.errors import InputError
-from ella.methods.registry import all_methods, classes_of, register
+from ella.methods.registry import RESERVED, all_methods, classes_of, register
 from ella.ppo.settings import PPOSettings
 from ella.runs.identity import identity, what_differs
 from ella.shaping.shaper import NoShaping, Sum
 from ella.training import presets
 from ella.training.assembly import build_shaper
-from ella.training.settings import TrainingSettings, from_table, to_table
+from ella.training.settings import PLAIN_FIELDS, TrainingSettings, from_table, to_table
 from ella.world.tasks import all_tasks, find
 
 
@@ -50,6 +50,7 @@ def test_a_method_can_have_no_name_that_is_taken():
         register(Joined)
     with pytest.raises(InputError, match="names other settings"):
         register(Seeds)
+    assert {"method", "task", *PLAIN_FIELDS} <= set(RESERVED)
 
 
 def test_every_method_has_what_results_show():
