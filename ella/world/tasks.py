@@ -247,4 +247,4 @@ def task_of(table: Any, *, where: str) -> TaskSpec:
     """The task of a JSON table of its fields; `where` is for errors."""
     if not isinstance(table, dict) or not isinstance(table.get("name"), str):
         raise InputError(f"{where}: task: expected a table with a name")
-    return updated(TaskSpec(table["name"], ("goto",), cols=1), table, where=f"{where}: task")
+    return updated(TaskSpec(table["name"], ("goto",)), table, where=f"{where}: task")

@@ -71,6 +71,11 @@ def test_impossible_rows_raise_one_clear_line(arguments: dict, message: str) -> 
     assert "\n" not in str(caught.value)
 
 
+def test_a_table_has_the_defaults_of_a_row() -> None:
+    found = tasks.task_of({"name": "doors", "kinds": ["open"]}, where="config.json")
+    assert found == TaskSpec("doors", ("open",))
+
+
 def test_unknown_task_suggests_the_nearest() -> None:
     with pytest.raises(InputError, match="unknown task 'putnext-rom'; did you mean putnext-room"):
         ella.make("putnext-rom")
