@@ -84,6 +84,7 @@ LAST_OF_THOROUGH = (
     "test_side_by_side.py",
     "test_demo.py",
     "test_cli_train.py",
+    "test_cli_train_refused.py",
     "test_cli_mixture.py",
     "test_cli_ella.py",
     "test_relevance.py",
