@@ -3,8 +3,9 @@
     python benchmarks/differences.py RUN,OTHER[,FRAMES] ... [--out FILE]
 
 Compares each pair up to the frames named, or all that both have. Prints JSON: means over seeds of
-the area under the success curve, of success in the last tenth of the frames and of the area under
-the curve of the return; of each the first run's less the second's with Welch's 95 % interval and
+the area under the success curve, of success in the last tenth of the frames, of the area under the
+curve of the return and, where both runs ended at these frames and were evaluated, of what their
+final policies solve alone; of each the first run's less the second's with Welch's 95 % interval and
 p value; the same of the seeds that both have, paired; and which differences of areas survive Holm's
 correction over all rows.
 """
@@ -29,6 +30,8 @@ from ella.report.statistics import area_under_curve
 from ella.runs.metrics import FILE_NAME
 
 FINAL_SHARE = 0.1
+SAME_END = 0.01
+"""Final policies are compared where neither run went on for more than this share of the frames."""
 
 
 def main() -> None:
@@ -43,11 +46,11 @@ def main() -> None:
         "Student-t of the seeds that both have",
         "rows": rows,
         "survive_holm": {
-            kind: survives_holm([row["area"][kind]["p"] for row in rows if kind in row["area"]])
+            kind: survives_holm([row["area"].get(kind, {}).get("p") for row in rows])
             for kind in ("difference", "paired")
         },
     }
-    text = json.dumps(result, indent=1) + "\n"
+    text = json.dumps(result, indent=1, allow_nan=False) + "\n"
     print(text, end="")
     if arguments.out is not None:
         write_durably(arguments.out, text)
@@ -63,6 +66,19 @@ def measures(run: Run, frames: float) -> dict[str, np.ndarray]:
         "area": _areas(curves, frames),
         "success": np.array(end),
         "area_of_return": _areas([_returns(run.path, seed) for seed in run.series], frames),
+    }
+
+
+def alone(run: Run, frames: float) -> dict[str, np.ndarray]:
+    """By name float[seeds] of what final policies solve by themselves, if that is known and
+    training ended at `frames`."""
+    evaluation = run.evaluations.get("ella")
+    if evaluation is None or run.end > (1 + SAME_END) * frames:
+        return {}
+    return {
+        f"alone_{mode}": np.array([of_seed[seed] for seed in run.series])
+        for mode, of_seed in evaluation.success.items()
+        if run.series.keys() <= of_seed.keys()
     }
 
 
@@ -93,7 +109,7 @@ def _pair(word: str) -> tuple[Run, Run, float]:
 
 
 def _row(run: Run, other: Run, frames: float) -> dict[str, Any]:
-    ours, theirs = measures(run, frames), measures(other, frames)
+    ours, theirs = ({**measures(one, frames), **alone(one, frames)} for one in (run, other))
     seeds, others = list(run.series), list(other.series)
     shared = sorted(run.series.keys() & other.series.keys())
     mine = [seeds.index(seed) for seed in shared]
@@ -101,7 +117,7 @@ def _row(run: Run, other: Run, frames: float) -> dict[str, Any]:
     return {
         "runs": [str(run.path), str(other.path)],
         "frames": frames,
-        **{name: compared(ours[name], theirs[name], mine, same) for name in ours},
+        **{name: compared(ours[name], theirs[name], mine, same) for name in ours if name in theirs},
     }
 
 
@@ -112,24 +128,30 @@ def compared(
     welch = stats.ttest_ind(ours, theirs, equal_var=False)
     found: dict[str, Any] = {
         "means": [float(ours.mean()), float(theirs.mean())],
-        "difference": {**vars(difference(ours, theirs)), "p": float(welch.pvalue)},
+        "difference": {**vars(difference(ours, theirs)), "p": _known(welch.pvalue)},
     }
     if len(mine) > 1:
         pairs = ours[mine] - theirs[same]
-        chance = float(stats.ttest_1samp(pairs, 0).pvalue)
-        found["paired"] = {**vars(student_t(pairs)), "p": chance}
+        chance = stats.ttest_1samp(pairs, 0).pvalue
+        found["paired"] = {**vars(student_t(pairs)), "p": _known(chance)}
     return found
 
 
-def survives_holm(chances: Sequence[float]) -> list[bool]:
+def _known(chance: float) -> float | None:
+    """None where no seed differs from another, which leaves a p value undefined."""
+    return None if np.isnan(chance) else float(chance)
+
+
+def survives_holm(chances: Sequence[float | None]) -> list[bool | None]:
     """Which of so many tests still reject at 5 % when the chance that any of them rejects wrongly
-    is to be 5 % (Holm, 1979)."""
-    order = np.argsort(chances)
+    is to be 5 % (Holm, 1979); None where there was no test."""
+    known = np.array([one for one in chances if one is not None])
+    order = np.argsort(known)
     limits = (1 - CONFIDENCE) / np.arange(len(order), 0, -1)
-    rejects = np.logical_and.accumulate(np.asarray(chances)[order] <= limits)
-    found = np.empty_like(rejects)
-    found[order] = rejects
-    return [bool(one) for one in found]
+    rejects = np.empty(len(order), bool)
+    rejects[order] = np.logical_and.accumulate(known[order] <= limits)
+    found = iter(rejects)
+    return [None if one is None else bool(next(found)) for one in chances]
 
 
 if __name__ == "__main__":

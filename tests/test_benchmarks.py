@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
 ablation = import_module("ablation")
 classifier_spread = import_module("classifier_spread")
+column_means = import_module("column_means")
 differences = import_module("differences")
 kernel_cases = import_module("kernel_cases")
 network_kernels = import_module("network_kernels")
@@ -216,10 +217,36 @@ def test_differences_give_the_committed_rows(file, pairs, tmp_path, monkeypatch)
         assert found["survive_holm"] == committed["survive_holm"]
 
 
+def test_means_of_columns_are_the_committed_ones(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    committed = json.loads(Path("results/columns.json").read_text())
+    script, *words = committed["command"].split()[1:]
+    out = tmp_path / "found.json"
+    monkeypatch.setattr("sys.argv", [script, *words[:-1], str(out)])
+    column_means.main()
+    assert json.loads(out.read_text())["rows"] == committed["rows"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("results/nowhere,success_rate,0,end", "is not RUN,COLUMN,FROM,TO"),
+        ("results/main-finished/unlock-maze-ella,relevance,0,end", "has no column relevance"),
+        ("results/main-finished/unlock-maze-ella,success_rate,1,2", "must have measured it"),
+    ],
+)
+def test_means_of_columns_that_are_not_there_are_one_line(words, message, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("sys.argv", ["column_means.py", words])
+    with pytest.raises(SystemExit, match=message):
+        column_means.main()
+
+
 def test_holms_correction_stops_at_the_first_test_that_does_not_reject():
     # 0.01 <= 0.05 / 4; 0.02 > 0.05 / 3, so that 0.024 <= 0.05 / 2 rejects nothing any more.
     assert differences.survives_holm([0.024, 0.01, 0.9, 0.02]) == [False, True, False, False]
     assert differences.survives_holm([0.04]) == [True]
+    assert differences.survives_holm([None, 0.04, None]) == [None, True, None]
 
 
 def test_pairs_are_the_seeds_that_both_runs_have():
@@ -229,6 +256,8 @@ def test_pairs_are_the_seeds_that_both_runs_have():
     assert found["paired"]["value"] == pytest.approx(0.1)
     assert found["paired"]["p"] < 0.1 < found["difference"]["p"]
     assert "paired" not in differences.compared(ours, theirs, [0], [1])
+    alike = differences.compared(ours, ours, [0, 1, 2], [0, 1, 2])
+    assert alike["paired"]["p"] is None
 
 
 @pytest.mark.parametrize(
@@ -274,6 +303,13 @@ def test_the_classifiers_spread_is_the_committed_one(name, tmp_path, monkeypatch
     classifier_spread.main()
     found = json.loads(out.read_text())
     assert {name: found[name] for name in committed} == committed
+
+
+def test_a_run_given_twice_is_no_second_classifier(monkeypatch):
+    run = str(ROOT / "results/main-finished/unlock-maze-ella")
+    monkeypatch.setattr("sys.argv", ["classifier_spread.py", run, run, "--frames", "10e6"])
+    with pytest.raises(SystemExit, match="each run must be given once"):
+        classifier_spread.main()
 
 
 @pytest.mark.parametrize("name", LOW_LEVEL)
