@@ -29,6 +29,7 @@ from ella.array_file import (
     save_arrays,
 )
 from ella.errors import InputError
+from ella.setting_checks import require_at_least, require_positive
 
 logger = logging.getLogger(__name__)
 
@@ -56,11 +57,8 @@ class JudgeSettings:
     on."""
 
     def __post_init__(self) -> None:
-        for name in ("width", "channels", "steps", "batch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"judge {name} must be >= 1, got {getattr(self, name)}")
-        if self.learning_rate <= 0:
-            raise InputError(f"judge learning_rate must be > 0, got {self.learning_rate:g}")
+        require_at_least(self, 1, "width", "channels", "steps", "batch", of="judge")
+        require_positive(self, "learning_rate", of="judge")
         if not 0 < self.held_out < 1:
             raise InputError(f"judge held_out must lie in (0, 1), got {self.held_out:g}")
 

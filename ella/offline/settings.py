@@ -1,10 +1,10 @@
 """How the offline classifiers are trained. Importing this module starts no JAX."""
 
-import math
 from dataclasses import dataclass, field
 
 from ella.errors import InputError
 from ella.networks.settings import ActionFrequencyNetworkSettings, TerminationNetworkSettings
+from ella.setting_checks import require_at_least, require_positive, require_within
 
 COPIES = 70 + 35 + 35
 """Rows per episode and epoch in the released code: 70 copies of the last observation with its own
@@ -63,19 +63,14 @@ class TerminationTrainingSettings:
     code."""
 
     def __post_init__(self) -> None:
-        for name in ("episodes", "validation_episodes", "epochs", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise InputError(f"termination {name} must be > 0, got {getattr(self, name)}")
-        if self.batch < 4:
-            raise InputError(f"termination batch must be >= 4, got {self.batch}")
-        if self.learning_rate <= 0:
-            raise InputError("termination learning_rate must be positive")
-        for name in ("locked_share", "carried_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"termination {name} must lie between 0 and 1")
-        for name in ("min_steps", "ordinary_views", "false_alarms"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(f"termination {name} must be >= 0, got {getattr(self, name)}")
+        of = "termination"
+        counts = ("episodes", "validation_episodes", "epochs", "evaluate_every")
+        require_at_least(self, 1, *counts, of=of)
+        require_at_least(self, 4, "batch", of=of)
+        require_positive(self, "learning_rate", of=of)
+        require_within(self, 0, 1, "locked_share", "carried_share", of=of)
+        or_none = ("max_steps", "patience", "min_steps", "ordinary_views", "false_alarms")
+        require_at_least(self, 0, *or_none, of=of)
         if self.false_alarms > 0 and self.ordinary_views == 0:
             raise InputError("termination false_alarms needs ordinary_views to count them on")
 
@@ -109,10 +104,6 @@ class ActionFrequencyTrainingSettings:
     """Share of each new batch in the running statistics used after training."""
 
     def __post_init__(self) -> None:
-        for name in ("episodes", "validation_episodes", "epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    f"action frequency {name} must be positive, not {getattr(self, name)}"
-                )
-        if self.learning_rate <= 0:
-            raise InputError("action frequency learning_rate must be positive")
+        counts = ("episodes", "validation_episodes", "epochs", "batch")
+        require_at_least(self, 1, *counts, of="action frequency")
+        require_positive(self, "learning_rate", of="action frequency")

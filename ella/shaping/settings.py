@@ -5,7 +5,7 @@ from typing import Literal
 
 from ella.errors import InputError
 from ella.networks.settings import RelevanceNetworkSettings
-from ella.setting_checks import require_at_least
+from ella.setting_checks import require_at_least, require_positive
 
 UNLIMITED = 1_000_000
 
@@ -40,15 +40,11 @@ class RelevanceTrainingSettings:
     everything is relevant (rows); 0 as in the released code."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "batch", "draws", "epochs", "initial_epochs", "max_steps", "max_initial_steps",
-            "max_instructions",
-        ):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
-        for name in ("learning_rate", "max_learning_rate"):
-            if getattr(self, name) <= 0:
-                raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
+        require_at_least(
+            self, 1, "batch", "draws", "epochs", "initial_epochs", "max_steps",
+            "max_initial_steps", "max_instructions", of="relevance",
+        )  # fmt: skip
+        require_positive(self, "learning_rate", "max_learning_rate", of="relevance")
         if not 0 <= self.unsolved_share < 1:
             raise InputError(
                 f"relevance unsolved_share must lie in [0, 1), got {self.unsolved_share:g}"
@@ -97,13 +93,11 @@ class RelevanceSettings:
     recent episodes (beliefs)."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "update_every", "initial_instructions", "max_initial_rounds",
-            "validation_instructions",
-        ):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise InputError(f"relevance {name} must be positive, not {getattr(self, name)}")
-        require_at_least(self, 0, "everything_frames")
+        require_at_least(
+            self, 1, "update_every", "initial_instructions", "max_initial_rounds",
+            "validation_instructions", of="relevance",
+        )  # fmt: skip
+        require_at_least(self, 0, "everything_frames", of="relevance")
         self._check_beliefs()
 
     def _check_beliefs(self) -> None:

@@ -187,6 +187,21 @@ def test_examples_that_cannot_be_learned_from_are_one_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("bad", "complaint"),
+    [
+        ({"width": 0}, "width must be >= 1, got 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be > 0, got 0"),
+        ({"learning_rate": np.float32(np.nan)}, "learning_rate must be > 0, got nan"),
+        ({"learning_rate": np.inf}, "learning_rate must be > 0 and finite, got inf"),
+        ({"held_out": np.nan}, r"held_out must lie in \(0, 1\), got nan"),
+    ],
+)
+def test_impossible_training_settings_are_refused(bad, complaint):
+    with pytest.raises(InputError, match=f"^judge {complaint}$"):
+        JudgeSettings(**bad)
+
+
 def test_observations_of_another_shape_are_one_line(judge):
     complaint = r"direction \[\], image \[5, 5, 3\], got image \[7, 7, 3\]"
     with pytest.raises(InputError, match=complaint):

@@ -1,6 +1,7 @@
 """LEARN's examples and the training of its classifier."""
 
 import logging
+import math
 from functools import partial
 
 import jax
@@ -125,6 +126,15 @@ def test_the_network_has_the_released_size():
     assert size + (100 - VOCABULARY_SIZE) * 128 + 2 * 2 * 128 == 295_682
 
 
-def test_no_episodes_are_refused():
-    with pytest.raises(InputError, match="must be positive"):
-        ActionFrequencyTrainingSettings(episodes=0)
+@pytest.mark.parametrize(
+    ("bad", "complaint"),
+    [
+        ({"episodes": 0}, "action frequency episodes must be >= 1, got 0"),
+        ({"learning_rate": 0.0}, "action frequency learning_rate must be > 0, got 0"),
+        ({"learning_rate": math.nan}, "action frequency learning_rate must be > 0, got nan"),
+        ({"learning_rate": math.inf}, "learning_rate must be > 0 and finite, got inf"),
+    ],
+)
+def test_impossible_training_settings_are_refused(bad, complaint):
+    with pytest.raises(InputError, match=complaint):
+        ActionFrequencyTrainingSettings(**bad)

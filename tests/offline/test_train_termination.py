@@ -1,6 +1,7 @@
 """The termination classifier learns from the expert and from files."""
 
 import logging
+import math
 from dataclasses import replace
 
 import jax
@@ -176,7 +177,21 @@ def test_steps_follow_the_data():
     assert settings.steps(15_000) == 4102
     assert settings.steps(100) == 27
     assert replace(settings, max_steps=10).steps(15_000) == 10
-    with pytest.raises(InputError, match="episodes"):
-        TerminationTrainingSettings(episodes=0)
-    with pytest.raises(InputError, match="batch"):
-        TerminationTrainingSettings(batch=2)
+
+
+@pytest.mark.parametrize(
+    ("bad", "complaint"),
+    [
+        ({"episodes": 0}, "episodes must be >= 1, got 0"),
+        ({"batch": 2}, "batch must be >= 4, got 2"),
+        ({"learning_rate": -1e-4}, "learning_rate must be > 0, got -0.0001"),
+        ({"learning_rate": math.nan}, "learning_rate must be > 0, got nan"),
+        ({"learning_rate": math.inf}, "learning_rate must be > 0 and finite, got inf"),
+        ({"locked_share": 1.5}, r"locked_share must lie in \[0, 1\], got 1.5"),
+        ({"max_steps": -5}, "max_steps must be >= 0, got -5"),
+        ({"patience": -1}, "patience must be >= 0, got -1"),
+    ],
+)
+def test_impossible_training_settings_are_refused(bad, complaint):
+    with pytest.raises(InputError, match=f"^termination {complaint}$"):
+        TerminationTrainingSettings(**bad)

@@ -1,5 +1,6 @@
 """The relevance classifier: where it starts, and that it learns what D says."""
 
+import math
 from dataclasses import replace
 
 import jax
@@ -243,7 +244,16 @@ def test_a_negative_number_of_frames_is_refused():
         RelevanceSettings(everything_frames=-1)
 
 
-@pytest.mark.parametrize("bad", [{"batch": 0}, {"learning_rate": 0.0}, {"max_steps": 0}])
-def test_bad_training_settings_are_refused(bad):
-    with pytest.raises(InputError, match="relevance"):
+@pytest.mark.parametrize(
+    ("bad", "complaint"),
+    [
+        ({"batch": 0}, "batch must be >= 1, got 0"),
+        ({"max_steps": 0}, "max_steps must be >= 1, got 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be > 0, got 0"),
+        ({"learning_rate": math.nan}, "learning_rate must be > 0, got nan"),
+        ({"max_learning_rate": math.inf}, "max_learning_rate must be > 0 and finite, got inf"),
+    ],
+)
+def test_impossible_training_settings_are_refused(bad, complaint):
+    with pytest.raises(InputError, match=f"^relevance {complaint}$"):
         RelevanceTrainingSettings(**bad)
