@@ -61,9 +61,9 @@ class EllaVectorEnv(VectorEnv[dict[str, Any], np.ndarray, np.ndarray]):
         4 * num_envs), are kept ready for resets."""
         check_render_mode(render_mode, ("rgb_array",))
         if num_envs < 1:
-            raise InputError(f"num_envs must be positive, got {num_envs}")
+            raise InputError(f"num_envs must be >= 1, got {num_envs}")
         if pool_size is not None and pool_size < num_envs:
-            raise InputError(f"pool_size must be at least num_envs = {num_envs}, got {pool_size}")
+            raise InputError(f"pool_size must be >= num_envs = {num_envs}, got {pool_size}")
         self.world = make(task)
         self.num_envs = num_envs
         self.pool_size = pool_size or max(256, 4 * num_envs)

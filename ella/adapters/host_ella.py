@@ -372,8 +372,8 @@ class HostElla:
         judged = np.asarray(self._judge(observations))
         if judged.shape != (count, len(self.low_level)) or judged.dtype != bool:
             raise InputError(
-                f"the judge must answer bool[{count}, {len(self.low_level)}], one column for each "
-                f"low-level instruction, not {judged.dtype}{list(judged.shape)}"
+                f"the judge must return bool[{count}, {len(self.low_level)}], one column for each "
+                f"low-level instruction, got {judged.dtype}{list(judged.shape)}"
             )
         return judged
 

@@ -52,7 +52,7 @@ def run(arguments: Arguments) -> None:
         raise InputError("name at least one folder of runs")
     if not 0 < arguments.every <= LONGEST_WAIT:
         raise InputError(
-            f"every must be more than 0 and at most {LONGEST_WAIT:g} seconds, "
+            f"--every must be more than 0 and at most {LONGEST_WAIT:g} seconds, "
             f"got {arguments.every:g}"
         )
     if arguments.out.exists() and not arguments.out.is_dir():

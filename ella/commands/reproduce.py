@@ -128,20 +128,20 @@ def _most_frames(asked: float | None) -> int | None:
     if asked is None:
         return None
     if not 1 <= asked < math.inf:
-        raise InputError(f"frames must be >= 1, got {asked:g}")
+        raise InputError(f"--frames must be >= 1, got {asked:g}")
     return round(asked)
 
 
 def _check_numbers(arguments: Arguments) -> None:
     if arguments.together < 1:
-        raise InputError(f"together must be >= 1, got {arguments.together}")
+        raise InputError(f"--together must be >= 1, got {arguments.together}")
     if arguments.side_by_side < 1:
-        raise InputError(f"side-by-side must be >= 1, got {arguments.side_by_side}")
+        raise InputError(f"--side-by-side must be >= 1, got {arguments.side_by_side}")
     if arguments.side_by_side > 1 and arguments.launcher == "ray":
-        raise InputError("side-by-side is for training here; with Ray see --ray-gpus")
+        raise InputError("--side-by-side is for training here; with Ray see --ray-gpus")
     for name, asked in (("ray-gpus", arguments.ray_gpus), ("ray-cpus", arguments.ray_cpus)):
         if asked is not None and not 0 <= asked < math.inf:
-            raise InputError(f"{name} must be >= 0, got {asked:g}")
+            raise InputError(f"--{name} must be >= 0, got {asked:g}")
 
 
 def _train(arguments: Arguments, groups: "Sequence[Sequence[PlannedRun]]") -> "list[RunResult]":

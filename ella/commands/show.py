@@ -48,7 +48,7 @@ def run(arguments: Arguments) -> None:
 
     if not MIN_FRAMES_PER_SECOND <= arguments.frames_per_second <= MAX_FRAMES_PER_SECOND:
         raise InputError(
-            f"frames-per-second must lie between {MIN_FRAMES_PER_SECOND} and "
+            f"--frames-per-second must lie between {MIN_FRAMES_PER_SECOND} and "
             f"{MAX_FRAMES_PER_SECOND}, got {arguments.frames_per_second:g}"
         )
     if arguments.out.suffix in VIDEO_SUFFIXES and not arguments.out.is_dir():

@@ -29,7 +29,7 @@ class Arguments:
 def run(arguments: Arguments) -> None:
     """Serve until Ctrl-C, which the command line turns into one line."""
     if not 0 <= arguments.port < 65536:
-        raise InputError(f"port must lie in 0..65535, got {arguments.port}")
+        raise InputError(f"--port must lie in 0..65535, got {arguments.port}")
     import webbrowser
 
     from ella.studio.server import StudioServer

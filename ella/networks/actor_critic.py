@@ -245,7 +245,7 @@ def act(
     at every step: `network.instruct(mission[None])[0]`. A `key` is needed to sample.
     """
     if mode not in ("greedy", "sampled"):
-        raise InputError(f"mode must be greedy or sampled, not '{mode}'")
+        raise InputError(f"mode must be greedy or sampled, got '{mode}'")
     if modulations is None:
         modulations = network.instruct(observation.mission[None])[0]
     seen, _ = network.see(observation.image[None, None], modulations[None, None], statistics)

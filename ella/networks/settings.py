@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ella.errors import InputError
+from ella.setting_checks import require_at_least
 
 Variant = Literal["paper", "onehot"]
 """paper: the three integers of a cell as three channels. onehot: one channel per value."""
@@ -45,15 +46,15 @@ class NetworkSettings:
 
     def __post_init__(self) -> None:
         if self.variant not in get_args(Variant):
-            raise InputError(f"variant must be paper or onehot, not '{self.variant}'")
+            raise InputError(f"variant must be paper or onehot, got '{self.variant}'")
         if self.normalisation not in get_args(Kind):
-            raise InputError("normalisation must be batch, minibatch, layer or none")
+            raise InputError(
+                f"normalisation must be batch, minibatch, layer or none, got '{self.normalisation}'"
+            )
         sizes = ("width", "instruction_width", "memory_width", "head_width", "blocks")
-        for name in sizes:
-            if getattr(self, name) < 1:
-                raise InputError(f"network {name} must be at least 1, not {getattr(self, name)}")
+        require_at_least(self, 1, *sizes, of="network")
         if self.clauses not in (1, 2):
-            raise InputError(f"network clauses must be 1 or 2, not {self.clauses}")
+            raise InputError(f"network clauses must be 1 or 2, got {self.clauses}")
 
 
 SMALL_NETWORK = NetworkSettings(
@@ -79,10 +80,9 @@ class TerminationNetworkSettings:
 
     def __post_init__(self) -> None:
         if self.variant not in get_args(Variant):
-            raise InputError(f"variant must be paper or onehot, not '{self.variant}'")
-        for name in ("width", "instruction_width", "head_width", "blocks"):
-            if getattr(self, name) < 1:
-                raise InputError(f"termination {name} must be at least 1")
+            raise InputError(f"variant must be paper or onehot, got '{self.variant}'")
+        sizes = ("width", "instruction_width", "head_width", "blocks")
+        require_at_least(self, 1, *sizes, of="termination")
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,7 @@ class ActionFrequencyNetworkSettings:
     """Of word embeddings, of both GRU layers and of the dense layers."""
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise InputError(f"action frequency width must be at least 1, not {self.width}")
+        require_at_least(self, 1, "width", of="action frequency")
 
 
 @dataclass(frozen=True)
@@ -121,6 +120,5 @@ class RelevanceNetworkSettings:
             raise InputError(
                 f"relevance comparison must be l1, concat or windows, got '{self.comparison}'"
             )
-        for name in ("hidden_size", "output_size", "window", "word_size"):
-            if getattr(self, name) < 1:
-                raise InputError(f"relevance {name} must be >= 1, got {getattr(self, name)}")
+        sizes = ("hidden_size", "output_size", "window", "word_size")
+        require_at_least(self, 1, *sizes, of="relevance")

@@ -148,7 +148,7 @@ def _open(path: Path) -> dict[str, np.ndarray]:
 def _check_images(path: Path, images: np.ndarray) -> None:
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != (7, 7, 3):
         raise InputError(
-            f"{path}: 'images' must be uint8[N, 7, 7, 3], not "
+            f"{path}: 'images' must be uint8[N, 7, 7, 3], got "
             f"{images.dtype}[{', '.join(map(str, images.shape))}]"
         )
     limits = np.array([NUM_TYPES, NUM_COLOURS, NUM_STATES])

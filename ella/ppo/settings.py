@@ -6,6 +6,7 @@ from typing import Literal
 
 from ella.errors import InputError
 from ella.networks.settings import NetworkSettings
+from ella.setting_checks import require_at_least, require_positive, require_within
 
 MATMUL_PRECISIONS = {"tf32": "default", "float32": "highest"}
 """JAX's names. TF32 exists on GPUs only: elsewhere both mean full float32."""
@@ -86,22 +87,14 @@ class PPOSettings:
 
     def __post_init__(self) -> None:
         if self.matmul_precision not in MATMUL_PRECISIONS:
-            raise InputError("matmul_precision must be tf32 or float32")
-        for name in ("num_envs", "rollout_length", "bptt_length", "epochs", "unroll"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("pool_size", "decay_frames", "frozen_frames"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
-        for name in _POSITIVE:
-            if not 0 < getattr(self, name) < math.inf:
-                raise InputError(f"{name} must be positive, not {getattr(self, name):g}")
-        for name in _NOT_NEGATIVE:
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(f"{name} must not be negative, not {getattr(self, name):g}")
-        for name in ("discount", "gae_lambda"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} must lie between 0 and 1, not {getattr(self, name):g}")
+            raise InputError(
+                f"matmul_precision must be tf32 or float32, got '{self.matmul_precision}'"
+            )
+        require_at_least(self, 1, "num_envs", "rollout_length", "bptt_length", "epochs", "unroll")
+        require_at_least(self, 0, "pool_size", "decay_frames", "frozen_frames")
+        require_positive(self, *_POSITIVE)
+        require_at_least(self, 0, *_NOT_NEGATIVE)
+        require_within(self, 0, 1, "discount", "gae_lambda")
         if self.rollout_length % self.bptt_length:
             raise InputError(
                 f"bptt_length {self.bptt_length} must divide rollout_length {self.rollout_length}"

@@ -68,17 +68,18 @@ def largest_bonus(
     steps = horizon if steps is None else steps
     completions = num_low_level if max_completions is None else max_completions
     if horizon < 1:
-        raise InputError(f"the horizon must be positive, not {horizon}")
+        raise InputError(f"horizon must be >= 1, got {horizon}")
     if not 1 <= steps <= horizon:
-        raise InputError(f"steps must lie between 1 and the horizon {horizon}, not {steps}")
+        raise InputError(f"steps must lie between 1 and the horizon {horizon}, got {steps}")
     if not 1 <= completions <= num_low_level:
         raise InputError(
             f"completions must lie between 1 and the {num_low_level} low-level instructions, "
-            f"not {completions}"
+            f"got {completions}"
         )
     if not 0.0 < discount <= 1.0 or not 0 < reward_scale < math.inf:
         raise InputError(
-            "the discount must lie in (0, 1] and the reward scale must be positive and finite"
+            "the discount must lie in (0, 1] and the reward scale must be > 0 and finite, "
+            f"got {discount:g} and {reward_scale:g}"
         )
     reward = reward_scale * (1.0 - 0.9 * steps / horizon)
     return discount**steps * reward / completions

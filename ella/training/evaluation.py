@@ -86,7 +86,7 @@ def evaluate(
 def check_request(episodes: int, backend: str = "ella", seed: int = 0) -> None:
     """Refuse what `evaluate` cannot play, before anything is said to be played."""
     if episodes < 1:
-        raise InputError(f"episodes must be at least 1, not {episodes}")
+        raise InputError(f"episodes must be >= 1, got {episodes}")
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)
     if not 0 <= seed < 2**32:

@@ -109,7 +109,7 @@ def _instruction(sentence: Sentence) -> Instruction:
 
 
 def _checked_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
-    allowed = f"at least {low}" if high is None else f"in {low}..{high}"
+    allowed = f">= {low}" if high is None else f"in {low}..{high}"
     if isinstance(value, bool) or np.ndim(value) or int(value) != value:
         raise InputError(f"{name} must be one integer {allowed}, got {value!r}")
     if value < low or (high is not None and value > high):

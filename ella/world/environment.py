@@ -138,9 +138,7 @@ class Environment:
         without seeing one twice.
         """
         if num_envs < 1 or pool_size < 1:
-            raise InputError(
-                f"num_envs and pool_size must be positive, got {num_envs} and {pool_size}"
-            )
+            raise InputError(f"num_envs and pool_size must be >= 1, got {num_envs} and {pool_size}")
         return self._started(self.generate(key, num_envs + pool_size), num_envs)
 
     def start_shapes(self, num_envs: int, pool_size: int) -> VectorState:

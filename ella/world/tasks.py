@@ -67,10 +67,14 @@ class TaskSpec:
             raise InputError(f"task '{self.name}': form 'each' needs exactly two action kinds")
         if self.rows < 1 or self.cols < 1 or self.room_size < 4:
             raise InputError(
-                f"task '{self.name}': rows and cols must be at least 1 and room_size at least 4"
+                f"task '{self.name}': rows and cols must be >= 1 and room_size >= 4, got "
+                f"{self.rows}, {self.cols} and {self.room_size}"
             )
         if not 0.0 <= self.lock_probability <= 1.0:
-            raise InputError(f"task '{self.name}': lock_probability must lie between 0 and 1")
+            raise InputError(
+                f"task '{self.name}': lock_probability must lie in [0, 1], got "
+                f"{self.lock_probability:g}"
+            )
         if self.num_doors == 0 and (self.lock_probability > 0 or "open" in self.kinds):
             raise InputError(f"task '{self.name}': a single room has no door to lock or open")
         if self.agent_first and self.num_doors > 0:
@@ -78,7 +82,7 @@ class TaskSpec:
         if self.agent_first and (self.form != "single" or len(self.kinds) != 1):
             raise InputError(f"task '{self.name}': agent_first needs one action kind, form single")
         if self.max_steps is not None and self.max_steps < 1:
-            raise InputError(f"task '{self.name}': max_steps must be positive")
+            raise InputError(f"task '{self.name}': max_steps must be >= 1, got {self.max_steps}")
         self._check_room_for_objects()
 
     def _check_room_for_objects(self) -> None:

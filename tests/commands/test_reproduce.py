@@ -143,9 +143,9 @@ def test_the_list_tells_frames_and_time_at_the_measured_rate(tmp_path, capsys):
         (["main", "--scale", "huge"], "unknown scale 'huge'"),
         (["main", "--tasks", "goto-room"], "unknown task of the paper's figures 'goto-room'"),
         (["relevance", "--methods", "ride"], "has no run of ride"),
-        (["main", "--together", "0"], "together must be >= 1"),
-        (["main", "--launcher", "ray", "--ray-cpus=-1"], "ray-cpus must be >= 0"),
-        (["main", "--launcher", "ray", "--ray-gpus", "nan"], "ray-gpus must be >= 0"),
+        (["main", "--together", "0"], "--together must be >= 1"),
+        (["main", "--launcher", "ray", "--ray-cpus=-1"], "--ray-cpus must be >= 0"),
+        (["main", "--launcher", "ray", "--ray-gpus", "nan"], "--ray-gpus must be >= 0"),
         (["main", "--launcher", "ray", "--ray-address", "127.0.0.1:1"], "no Ray cluster at 127.0."),
     ],
 )

@@ -77,8 +77,8 @@ def test_runs_are_chosen_by_name_and_made_shorter(tmp_path, capsys):
     [
         (["--runs", "unlock-*", "x*"], None),
         (["--runs", "x*"], "has no run of x*"),
-        (["--frames", "0"], "frames must be >= 1, got 0"),
-        (["--frames", "nan"], "frames must be >= 1, got nan"),
+        (["--frames", "0"], "--frames must be >= 1, got 0"),
+        (["--frames", "nan"], "--frames must be >= 1, got nan"),
     ],
 )
 def test_what_cannot_be_chosen_is_said_in_one_line(words, expected, tmp_path, capsys):

@@ -401,7 +401,7 @@ def test_command_writes_page_and_figures(write_run, tmp_path, capsys):
         *(
             (
                 ["{tmp}", "--watch", "--every", number],
-                f"every must be more than 0 and at most 86400 seconds, got {shown}",
+                f"--every must be more than 0 and at most 86400 seconds, got {shown}",
             )
             for number, shown in [("0", "0"), ("inf", "inf"), ("nan", "nan"), ("1e12", "1e+12")]
         ),

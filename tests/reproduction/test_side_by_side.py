@@ -73,8 +73,8 @@ def test_ctrl_c_saves_and_ends_all(tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--side-by-side", "0"], "side-by-side must be >= 1"),
-        (["--side-by-side", "2", "--launcher", "ray"], "side-by-side is for training here"),
+        (["--side-by-side", "0"], "--side-by-side must be >= 1"),
+        (["--side-by-side", "2", "--launcher", "ray"], "--side-by-side is for training here"),
     ],
 )
 def test_impossible_numbers_of_programs_are_one_line(words, complaint, tmp_path, capsys):

@@ -82,7 +82,7 @@ def test_it_is_kept_in_runs_alone(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--episodes", "0"], "episodes must be at least 1, not 0"),
+        (["--episodes", "0"], "episodes must be >= 1, got 0"),
         (["--seed", "-1"], "a seed lies between 0 and 4294967295, got -1"),
         (["--seed-index", "1"], "seed index 1 is outside 0..0"),
     ],

@@ -37,7 +37,7 @@ def test_minigrid_plays_the_same_episodes(mode):
 
 
 def test_evaluation_refuses_nonsense():
-    with pytest.raises(InputError, match="at least 1"):
+    with pytest.raises(InputError, match="episodes must be >= 1, got 0"):
         evaluate(a_policy(), 0)
     with pytest.raises(InputError, match="unknown backend"):
         evaluate(a_policy(), 1, backend="gym")

@@ -183,7 +183,7 @@ def test_seeds_are_a_vmap() -> None:
 
 @pytest.mark.parametrize(("num_envs", "pool_size"), [(0, 4), (4, 0)])
 def test_empty_vectors_are_refused(num_envs: int, pool_size: int) -> None:
-    with pytest.raises(InputError, match="must be positive"):
+    with pytest.raises(InputError, match="must be >= 1, got"):
         SHORT.start(jax.random.key(0), num_envs, pool_size)
 
 
@@ -250,8 +250,8 @@ def with_cell(cell: tuple[int, int], triple: tuple[int, int, int]) -> np.ndarray
         ({"carrying": ("door", "red")}, "unknown type to carry"),
         ({"carrying": ("key", "gray")}, "did you mean grey"),
         ({"carrying": "key"}, "None or (type, colour)"),
-        ({"max_steps": 0}, "at least 1"),
-        ({"step_count": -1}, "at least 0"),
+        ({"max_steps": 0}, "max_steps must be >= 1, got 0"),
+        ({"step_count": -1}, "step_count must be >= 0, got -1"),
     ],
 )
 def test_load_refuses_bad_descriptions_in_one_line(change: dict, message: str) -> None:
