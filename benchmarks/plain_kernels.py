@@ -174,7 +174,7 @@ class Termination(AbstractTermination):
         rows = self.modulations[jnp.arange(views.shape[0]) % low.num_ids]
         # With the statistics of real views both decisions occur.
         _, moments = self.classifier(views, rows, None)
-        self.running = self.classifier.initial_statistics().follow(moments, 1.0)
+        self.running = self.classifier.initial_statistics().updated(moments, 1.0)
         self.table = termination.TerminationTable(
             self.classifier, self.running, tokens, dtype=dtype, chunk=chunk
         )

@@ -23,7 +23,7 @@ from ella.report.series import SUCCESS
 from ella.report.statistics import area_under_curve
 
 END = 0.02
-"""Share of the frames, at their end, in which success is told."""
+"""Share of the frames, at their end, over which success is reported."""
 
 
 def main() -> None:

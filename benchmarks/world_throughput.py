@@ -49,7 +49,7 @@ def full_rollout(
 
     def step(vector: VectorState, key: jax.Array) -> tuple[VectorState, tuple[Any, Any]]:
         vector, transition = env.step_vector(vector, random_actions(key, vector.first.shape[0]))
-        return vector, (transition.resets, transition.reused)
+        return vector, (vector.first.sum(), transition.reused)
 
     vector = env.refill(vector, refill_key)
     vector, (resets, reused) = jax.lax.scan(step, vector, jax.random.split(step_key, length))

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from ella.commands.exit_statuses import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED
 from ella.commands.options import parse
 from ella.errors import InputError, is_out_of_memory, unknown_name
 from ella.garbage_collection import collect_rarely
@@ -40,10 +41,6 @@ _MODULES = {"eval": "evaluate"}
 
 TRAIN_EXTRA = {"matplotlib", "PIL", "rich"}
 """Packages of the extra `train`; the world works without them."""
-
-EXIT_BROKEN_PIPE = 128 + 13
-"""As a shell reports a command that SIGPIPE ended."""
-EXIT_INTERRUPTED = 128 + 2
 
 
 def main(words: Sequence[str] | None = None) -> int:

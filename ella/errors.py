@@ -17,8 +17,8 @@ class OutOfMemoryError(InputError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether Python or XLA found too little memory. XLA's error is told by its text, so that this
-    needs no JAX."""
+    """Whether Python or XLA found too little memory. XLA's error is recognised by its text, so
+    that this needs no JAX."""
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
     )

@@ -68,7 +68,8 @@ class ShapedVectorEnv(VectorWrapper):
     def reset(
         self, *, seed: Any = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        mask = (options or {}).get("reset_mask")  # which environments take out of the options
+        # Read before the reset, since environments pop it from the options.
+        mask = (options or {}).get("reset_mask")
         observations, infos = self.env.reset(seed=seed, options=options)
         begun = np.ones(self.num_envs, bool) if mask is None else np.asarray(mask, bool)
         if mask is None:

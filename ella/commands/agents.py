@@ -38,8 +38,8 @@ def run(arguments: Arguments) -> None:
     names = ("agent", "method", "million frames", "success", "in minigrid")
     print_whole(plain_table(names, rows, left=("agent", "method")))
     sys.stdout.write(
-        "success on fresh levels, actions sampled, with 95 % intervals; more: trained on from "
-        "another agent, which its card names\n"
+        "success on fresh levels, actions sampled, with 95 % intervals; more: training started "
+        "from another agent, which its card names\n"
     )
 
 

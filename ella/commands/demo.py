@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ella.commands.train import EXIT_DIVERGED, EXIT_INTERRUPTED
+from ella.commands.exit_statuses import EXIT_DIVERGED, EXIT_INTERRUPTED
 from ella.training import presets
 
 if TYPE_CHECKING:

@@ -70,6 +70,6 @@ def run(arguments: Arguments, typed: Mapping[str, Any]) -> None:
             f"{counted['false_completions']:.3g} low-level instructions by mistake and "
             f"{counted['true_completions']:.3g} correctly\n"
         )
-        # Classifiers of older caches do not say it.
+        # Records in older caches lack it.
         if (at_once := counted.get("seen_at_once")) is not None:
             sys.stdout.write(f"{at_once:.1%} of completions are seen in the first view of them\n")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from ella.commands.exit_statuses import EXIT_DIVERGED, EXIT_INTERRUPTED
 from ella.commands.options import Positional
-from ella.commands.train import EXIT_DIVERGED, EXIT_INTERRUPTED
 from ella.errors import InputError
 
 if TYPE_CHECKING:

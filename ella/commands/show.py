@@ -43,7 +43,7 @@ class Arguments:
 
 
 def run(arguments: Arguments) -> None:
-    """Write the files and say which."""
+    """Write the files and print their paths."""
     from ella.episodes.video import find_encoder, write_episode
 
     if not MIN_FRAMES_PER_SECOND <= arguments.frames_per_second <= MAX_FRAMES_PER_SECOND:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from ella.commands.exit_statuses import EXIT_DIVERGED, EXIT_INTERRUPTED
 from ella.commands.options import Positional
 from ella.commands.settings_options import settings_sections, with_options
 from ella.errors import InputError
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from ella.world.tasks import TaskSpec
 
 logger = logging.getLogger(__name__)
-
-EXIT_DIVERGED = 3
-EXIT_INTERRUPTED = 130
 
 sections = settings_sections
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32, PRNGKeyArray
 
-from ella.networks.normalisation import Moments, Normalisation, follow, initial_moments
+from ella.networks.normalisation import Moments, Normalisation, initial_moments, moving_average
 from ella.networks.settings import ActionFrequencyNetworkSettings
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.grammar import VOCABULARY_SIZE
@@ -58,13 +58,13 @@ class ActionFrequencyStatistics:
     histogram: tuple[Moments, ...]
     joint: tuple[Moments, ...]
 
-    def follow(
+    def updated(
         self, batch: "ActionFrequencyStatistics", momentum: float
     ) -> "ActionFrequencyStatistics":
         """Running statistics after one more batch's."""
 
         def each(old: tuple[Moments, ...], new: tuple[Moments, ...]) -> tuple[Moments, ...]:
-            return tuple(follow(a, b, momentum) for a, b in zip(old, new, strict=True))
+            return tuple(moving_average(a, b, momentum) for a, b in zip(old, new, strict=True))
 
         return ActionFrequencyStatistics(
             each(self.histogram, batch.histogram), each(self.joint, batch.joint)

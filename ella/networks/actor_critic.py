@@ -20,7 +20,7 @@ from ella.networks.convolution import assembled
 from ella.networks.film import FiLMTail, Stem
 from ella.networks.language import InstructionEncoder, clauses_of
 from ella.networks.linear import Linear, TanhHead, matmul, uniform
-from ella.networks.normalisation import Moments, follow
+from ella.networks.normalisation import Moments, moving_average
 from ella.networks.recurrence import lstm_step, remember_sequence
 from ella.networks.settings import NetworkSettings
 from ella.world.encoding import NUM_ACTIONS
@@ -74,10 +74,10 @@ class RunningStatistics:
     stem: tuple[Moments, ...]
     tail: tuple[Moments, ...]
 
-    def follow(self, batches: "RunningStatistics", momentum: float) -> "RunningStatistics":
+    def updated(self, batches: "RunningStatistics", momentum: float) -> "RunningStatistics":
         """After the batches whose moments [T, C] are given, in time order."""
         return jax.tree.map(
-            lambda running, batch: follow(running, batch, momentum),
+            lambda running, batch: moving_average(running, batch, momentum),
             self,
             batches,
             is_leaf=lambda node: isinstance(node, Moments),

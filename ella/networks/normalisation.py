@@ -98,9 +98,9 @@ class Normalisation(eqx.Module):
         square: Float[Array, "T C"],
         width: int,
     ) -> tuple[Array, Moments]:
-        """`pooled`, given the values chosen of `width` each, and the means at each step of all
-        values and of their squares: no pass over them finds these, and in the backward pass they
-        are not their concern."""
+        """`pooled` from values that `chosen` has already pooled over `width` each, and the per-step
+        means of all values and of their squares, computed elsewhere. No gradient of the means flows
+        back through the values."""
         if self.kind == "minibatch":
             mean, square = (part.mean(0, keepdims=True) for part in (mean, square))
         biased = jnp.maximum(square - jnp.square(mean), 0.0)
@@ -255,8 +255,9 @@ def initial_moments(channels: int) -> Moments:
     return Moments(jnp.zeros(channels), jnp.ones(channels))
 
 
-def follow(running: Moments, batches: Moments, momentum: float) -> Moments:
-    """Running statistics [C] after the batches [T, C], each replacing a share `momentum`."""
+def moving_average(running: Moments, batches: Moments, momentum: float) -> Moments:
+    """Exponential moving average [C] of running statistics after the batches [T, C], each with
+    weight `momentum`."""
     steps = batches.mean.shape[0]
     weights = momentum * (1 - momentum) ** jnp.arange(steps - 1, -1, -1, dtype=float)
 

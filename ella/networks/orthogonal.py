@@ -11,7 +11,7 @@ RELU_GAIN = 2**0.5
 def orthogonal(inputs: int, outputs: int, gain: float, *, key: PRNGKeyArray) -> Float[Array, "I O"]:
     """A random matrix with orthogonal rows or columns."""
 
-    # One seed at a time under vmap: batched QR decompositions on a processor wait for threads
+    # One seed at a time under vmap: batched QR decompositions on a CPU wait for threads
     # of a pool that they fill themselves, and with few cores never end.
     @jax.custom_batching.sequential_vmap
     def draw(key: PRNGKeyArray) -> Array:

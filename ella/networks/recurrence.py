@@ -82,7 +82,7 @@ def _read_words_backward(
         at_products.append(at_product.astype(dtype))
         through = matmul(at_products[-1], narrow.T, dtype)
         gradient = gradient * jnp.where(here, update, 1) + through
-    # Written down once, narrow as the products take it: everyone would compute it again.
+    # Materialised once, in the compute dtype; otherwise XLA recomputes it in every user.
     products = in_order(jnp.stack(at_products[::-1]))
     width = new_bias.shape[0]
     return (
@@ -150,8 +150,8 @@ def _over_steps(
     *,
     reverse: bool = False,
 ) -> tuple[Any, tuple[Steps, ...]]:
-    """`jax.lax.scan`, but without a loop where `unroll` is all there is: what is found at each step
-    then stays apart, which saves moving it."""
+    """`jax.lax.scan`, but fully unrolled where `unroll` covers all steps: the outputs of the steps
+    then stay separate arrays, which saves a copy."""
     times = range(len(steps[0]))
     if unroll < len(times):
         return jax.lax.scan(step, carry, steps, reverse=reverse, unroll=unroll)
@@ -220,7 +220,7 @@ def _remember_backward(
     nothing = (jnp.zeros_like(gradient[0]), jnp.zeros_like(gradient[0]))
     steps = (gradient, gates, cells, before(cell, cells), first)
     (at_start, at_start_cell), (found,) = _over_steps(back, nothing, steps, unroll, reverse=True)
-    # Written down once, narrow as the products take it.
+    # Materialised once, in the compute dtype.
     at_gates = in_order(_together(found))
     return (
         widened(at_gates),

@@ -23,7 +23,7 @@ BITS = 32
 WIDTH = 128
 """Channels of the product, for which the sizes below were chosen."""
 WINDOWS = 128
-"""Multiplied at a time on the way forward."""
+"""Pooling windows multiplied at a time in the forward pass."""
 ADDED = 64
 """Rows whose products are added up at a time."""
 LONGEST = {"windows": 1024, "rows": 4096}

@@ -26,9 +26,9 @@ from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.stage import log_accuracy, stage_progress
 from ella.offline.termination_examples import (
     TerminationExamples,
+    concatenated,
     digest_of,
     expert_split,
-    joined,
     read_examples,
     split_examples,
     with_carried_objects,
@@ -127,7 +127,7 @@ def termination_classifier(
             layouts: dict[str, TerminationExamples] = {}
         else:
             training, layouts = examples_of_tasks(tasks, language, settings)
-            validation = joined(*layouts.values())
+            validation = concatenated(*layouts.values())
         what = f"training the termination classifier of {_names(tasks)}"
         with stage_progress(what, "steps") as shown:
 
@@ -211,7 +211,7 @@ def examples_of_tasks(
             if part is not None:
                 carrying = with_carried_objects(part, carried_share, seed=settings.seed)
                 found.setdefault(name, []).append(with_channels(carrying, channels))
-    together = {name: joined(*parts) for name, parts in found.items()}
+    together = {name: concatenated(*parts) for name, parts in found.items()}
     return together.pop("training"), together
 
 
@@ -270,7 +270,7 @@ def assess_on_task(
     trained: TrainedTermination, task: TaskSpec, num_episodes: int = 256, *, key: PRNGKeyArray
 ) -> dict[str, Any]:
     """How the classifier does on what is seen in another task's episodes, against the truth the
-    view shows, for each kind of instruction; apart where a locked door is in view.
+    view shows, for each kind of instruction, and separately where a locked door is in view.
 
     The truth counts 'go to' while the object is ahead and 'pick up' while it is in hand, however
     that came about, and it is the same for both articles. Returns, under 'all' and 'locked_door',

@@ -180,7 +180,7 @@ def with_locked_room(spec: TaskSpec) -> TaskSpec | None:
     return replace(spec, lock_probability=1.0, implicit_unlock=True)
 
 
-def joined(*parts: TerminationExamples) -> TerminationExamples:
+def concatenated(*parts: TerminationExamples) -> TerminationExamples:
     """Examples of several sources, one after the other."""
     return TerminationExamples(
         done_images=np.concatenate([part.done_images for part in parts]),
@@ -254,7 +254,7 @@ def expert_split(
     elif num_locked == num_episodes:
         training = examples(locked, num_episodes, keys[2])
     else:
-        training = joined(
+        training = concatenated(
             examples(spec, num_episodes - num_locked, keys[0]),
             examples(locked, num_locked, keys[2]),
         )

@@ -196,7 +196,7 @@ def _train(
         )
         changes, optimiser_state = optimiser.update(gradient, optimiser_state)
         classifier = eqx.apply_updates(model.classifier, changes)
-        statistics = model.statistics.follow(moments, settings.statistics_momentum)
+        statistics = model.statistics.updated(moments, settings.statistics_momentum)
         return (ActionFrequencyModel(classifier, statistics), optimiser_state), loss
 
     def epoch(

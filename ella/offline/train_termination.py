@@ -153,7 +153,7 @@ def _train_and_evaluate(
         )
         updates, optimiser_state = optimiser.update(gradient, optimiser_state)
         classifier = eqx.apply_updates(model.classifier, updates)
-        statistics = model.statistics.follow(moments, settings.statistics_momentum)
+        statistics = model.statistics.updated(moments, settings.statistics_momentum)
         return (TerminationModel(classifier, statistics), optimiser_state), loss
 
     keys = jax.random.split(key, steps)

@@ -33,19 +33,19 @@ def estimate(
 ) -> AdvantageEstimate:
     """Advantages of T steps. `value` is of the observation before each step, `last_value` of the
     one after the last; nothing flows back across a step that is `done`."""
-    goes_on = 1.0 - done.astype(value.dtype)
+    continues = 1.0 - done.astype(value.dtype)
     next_value = jnp.concatenate([value[1:], last_value[None]])
-    delta = reward + discount * next_value * goes_on - value
+    delta = reward + discount * next_value * continues - value
 
     def earlier(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
-        delta, goes_on = step
-        advantage = delta + discount * gae_lambda * goes_on * later
+        delta, continues = step
+        advantage = delta + discount * gae_lambda * continues * later
         return advantage, advantage
 
     # Unrolled, the loop of additions becomes one kernel, 12 times as fast
     # (benchmarks/network_kernels.py).
     _, advantage = jax.lax.scan(
-        earlier, jnp.zeros_like(last_value), (delta, goes_on), reverse=True, unroll=True
+        earlier, jnp.zeros_like(last_value), (delta, continues), reverse=True, unroll=True
     )
     return AdvantageEstimate(advantage, advantage + value)
 

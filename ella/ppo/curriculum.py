@@ -50,7 +50,7 @@ class DecayingCount:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class CurriculumState:
-    """One seed's weights and what they follow."""
+    """One seed's weights, and the moving averages of success they are computed from."""
 
     weights: Float[Array, " parts"]
     """With which the next levels are drawn; their sum is 1."""
@@ -69,7 +69,7 @@ def parts_of(mixture: Mixture, trajectory: Trajectory) -> Int32[Array, "T B"]:
     return mixture.language.part_of(trajectory.instruction_id)
 
 
-def follow(
+def update(
     mixture: Mixture, settings: CurriculumSettings, state: CurriculumState, trajectory: Trajectory
 ) -> tuple[CurriculumState, Measurements]:
     """The weights after a rollout, and the success of every part in it."""

@@ -179,7 +179,7 @@ def run_iteration(
             "explained_variance": _over_seeds(explained_variance)(rollout.value, target.returns),
             **learned,
         }
-        mixed, of_parts = _followed(env, mixing, seeds.curriculum, rollout.trajectory)
+        mixed, of_parts = _updated_curriculum(env, mixing, seeds.curriculum, rollout.trajectory)
         common |= of_parts
     trained = TrainState(
         network=learner.network,
@@ -249,7 +249,7 @@ def _fit(
     return _over_seeds(fit)(numbers, states, trajectories, keys)
 
 
-def _followed(
+def _updated_curriculum(
     env: Environment,
     settings: CurriculumSettings | None,
     states: CurriculumState | None,
@@ -259,7 +259,7 @@ def _followed(
     if states is None or not isinstance(env.spec, Mixture):
         return None, {}
     settings = settings or CurriculumSettings()
-    return _over_seeds(partial(curriculum.follow, env.spec, settings))(states, trajectories)
+    return _over_seeds(partial(curriculum.update, env.spec, settings))(states, trajectories)
 
 
 def _concatenate(groups: Sequence[Tree]) -> Tree:

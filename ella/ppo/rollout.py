@@ -18,7 +18,7 @@ from ella.world.mixtures import Mixture
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Rollout:
-    """A trajectory and what the policy thought on the way."""
+    """A trajectory, and the policy's log-probabilities, values and memories at each step."""
 
     trajectory: Trajectory
     log_prob: Float[Array, "T B"]
@@ -73,8 +73,8 @@ def pool_capacity(env: Environment, config: PPOSettings) -> int:
 
 
 def embeds_whole_language(env: Environment, config: PPOSettings) -> bool:
-    """Whether rollouts embed every instruction there is: where a pool that follows the episodes
-    holds at least as many levels."""
+    """Whether rollouts embed every instruction there is: where the pool (`pool_size` 0, sized for
+    the quickest episodes) and the running episodes hold at least as many levels."""
     return not config.pool_size and env.language.num_ids <= (
         pool_capacity(env, config) + config.num_envs
     )
@@ -82,7 +82,7 @@ def embeds_whole_language(env: Environment, config: PPOSettings) -> bool:
 
 def minibatch_capacity(env: Environment, config: PPOSettings) -> int | None:
     """The most instructions that the quickest episodes of one minibatch can have, where a rollout
-    has more and its pool follows the episodes; None where a minibatch reads the whole table."""
+    has more and `pool_size` is 0; None where a minibatch reads the whole table."""
     if config.pool_size:
         return None
     table = pool_capacity(env, config) + config.num_envs

@@ -67,8 +67,8 @@ class PPOSettings:
     """Weight of the value loss."""
     detach_critic: bool = False
     """Whether the value loss changes the critic's head alone. Without it an agent that is trained
-    on can lose what it can do: returns are scaled up, the value loss is by far the largest, and
-    its gradient changes the memory to predict new values."""
+    further can lose what it can do: returns are scaled up, the value loss is by far the largest,
+    and its gradient changes the memory to predict new values."""
     max_gradient_norm: float = 0.5
     """Gradients of a larger global norm are scaled down to it."""
     reward_scale: float = 20.0

@@ -75,8 +75,8 @@ def update(
     would have added has decayed below one part in a million by the end of the update, at the
     default sizes.
 
-    Where `frozen`, all gradients are computed and followed by the optimiser, but only the critic's
-    head changes.
+    Where `frozen`, all gradients are computed and update Adam's moments, but only the critic's head
+    changes.
     """
     keys = jax.random.split(key, config.epochs)
     shuffled = jax.vmap(lambda k: jax.random.permutation(k, config.num_sequences))(keys)
@@ -116,7 +116,7 @@ def gradient_step(
     (loss, (parts, moments)), gradient = jax.value_and_grad(ppo_loss, has_aux=True)(
         learner.network, config, tokens, sequences, counted
     )
-    # Written down once: the norm and Adam would each add up the parts of every convolution's
+    # Materialised once: the norm and Adam would each add up the parts of every convolution's
     # gradient again, which takes 5 % of an iteration of the wide preset.
     gradient = jax.lax.optimization_barrier(gradient)
     changes, optimiser = make_optimiser(config, learning_rate).update(
@@ -127,7 +127,7 @@ def gradient_step(
     learned = PolicyLearner(
         network=optax.apply_updates(learner.network, changes),
         optimiser=optimiser,
-        statistics=learner.statistics.follow(moments, config.network.statistics_momentum),
+        statistics=learner.statistics.updated(moments, config.network.statistics_momentum),
     )
     return learned, {"loss": loss, "gradient_norm": optax.tree.norm(gradient), **vars(parts)}
 

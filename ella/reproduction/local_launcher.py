@@ -50,8 +50,8 @@ def run_progress(planned: PlannedRun) -> RunProgress:
 def groups_of(runs: Sequence[PlannedRun], most_seeds: int) -> list[tuple[PlannedRun, ...]]:
     """Runs to be trained together, in the order of the first of each group.
 
-    Runs that were begun apart stay apart: they share a program only from a checkpoint they all
-    have.
+    Runs that were started separately stay separate: they share a program only from a checkpoint
+    that all have.
     """
     groups: list[list[PlannedRun]] = []
     for planned in runs:

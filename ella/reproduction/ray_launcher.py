@@ -64,7 +64,7 @@ def train_on_ray(
             max_calls=1,
             runtime_env={"env_vars": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **_own_cache()}},
         )(_train_group)
-        # Takes no processor from the tasks, and is lost with the driver only.
+        # Takes no CPU from the tasks, and is lost with the driver only.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         records = ray.remote(_Records).options(num_cpus=0, scheduling_strategy=here).remote()
         pending = {

@@ -101,7 +101,7 @@ def _is_interrupted(results: Sequence[RunResult]) -> bool:
 
 
 def _hint_at_sharing() -> None:
-    """Say how programs use a GPU at once, where they would take turns."""
+    """Log how programs can share a GPU at once, where they would take turns."""
     pipes = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
     if shutil.which("nvidia-smi") and not pipes.exists():
         logger.info(

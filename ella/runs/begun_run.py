@@ -3,9 +3,9 @@
 from ella.errors import InputError
 from ella.runs import directory as run_directory
 from ella.runs import metrics
-from ella.runs.checkpoint import CheckpointStore, fingerprint
-from ella.runs.identity import what_differs
+from ella.runs.checkpoint import CheckpointStore
 from ella.runs.planned_run import PlannedRun
+from ella.runs.stores import checkpoint_store
 from ella.training.goal import Goal
 from ella.training.policy import SUFFIX
 
@@ -32,8 +32,4 @@ def check_resumable(planned: PlannedRun) -> None:
 
 def store_of(planned: PlannedRun) -> CheckpointStore:
     """The checkpoints of a run."""
-    return CheckpointStore(
-        planned.directory / run_directory.CHECKPOINTS,
-        fingerprint(what_differs(planned.spec, planned.settings)),
-        planned.settings.log.keep,
-    )
+    return checkpoint_store(planned.directory, planned.spec, planned.settings)

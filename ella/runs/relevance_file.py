@@ -1,8 +1,8 @@
 """What ELLA learned of relevance in one seed, in a file of its own.
 
 Enough to explain and to mark payments without a checkpoint: the relevance judge's state without its
-optimiser, and the online dataset D. Whether a low-level instruction is completed is then told by
-what the view shows, since the termination classifier, forty times as large, is not in the file.
+optimiser, and the online dataset D. Whether a low-level instruction is completed is then judged
+from the view, since the termination classifier, forty times as large, is not in the file.
 """
 
 from pathlib import Path

@@ -12,11 +12,10 @@ from jaxtyping import PyTree
 from ella.errors import InputError
 from ella.ppo.iteration import TrainState, init_train_state
 from ella.runs import directory as run_directory
-from ella.runs.checkpoint import CheckpointStore, fingerprint
 from ella.runs.config_file import read_run
-from ella.runs.identity import what_differs
 from ella.runs.policies import load_policy, policy_files
 from ella.runs.relevance_file import RELEVANCE_FILE, load_relevance
+from ella.runs.stores import checkpoint_store, shaper_store
 from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.shaper import AbstractRewardShaper, Sum
 from ella.training.assembly import build_shaper, training_environment
@@ -79,7 +78,7 @@ def learned_ella(directory: Path, seed_index: int = 0) -> LearnedElla:
     with an agent (`ella.runs.relevance_file`)."""
     spec, settings = read_run(directory)
     _check_seed_index(_learned_seeds(directory, spec, settings), seed_index)
-    if _checkpoints(directory, spec, settings).paths():
+    if checkpoint_store(directory, spec, settings).paths():
         restored = restore_run(directory)
         source = f"its newest checkpoint, at {restored.frames:,} frames a seed"
         shaper, state = restored.ella(seed_index)
@@ -109,14 +108,14 @@ def has_ella(directory: Path) -> bool:
 
 
 def _is_ella_saved(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> bool:
-    saved = _checkpoints(directory, spec, settings).paths()
+    saved = checkpoint_store(directory, spec, settings).paths()
     return bool(saved) or (directory / RELEVANCE_FILE).is_file()
 
 
 def _learned_seeds(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> int:
     """How many seeds `learned_ella` can choose from: an exported agent has one, whatever the
     settings of its run say."""
-    saved = _checkpoints(directory, spec, settings).paths()
+    saved = checkpoint_store(directory, spec, settings).paths()
     is_exported = not saved and (directory / RELEVANCE_FILE).is_file()
     return 1 if is_exported else settings.seeds
 
@@ -158,7 +157,7 @@ def newest_policies(directory: Path) -> list[Policy]:
         if exported:
             return exported  # All that is needed is in them.
         raise
-    saved = _checkpoints(directory, spec, settings).paths()
+    saved = checkpoint_store(directory, spec, settings).paths()
     saved_frames = int(saved[-1].stem) * settings.ppo.frames_per_iteration if saved else -1
     if exported and min(policy.frames for policy in exported) >= saved_frames:
         return exported
@@ -193,7 +192,7 @@ def _newest_states(
         return jax.vmap(lambda key: init_train_state(env, settings.ppo, shaper, key=key))(keys)
 
     like = jax.eval_shape(start, jnp.zeros(settings.seeds, jnp.uint32))
-    found = _checkpoints(directory, spec, settings).restore_newest(like)
+    found = checkpoint_store(directory, spec, settings).restore_newest(like)
     if found is None:
         raise InputError(f"{directory} has no checkpoint yet")
     return found.state, found.iteration
@@ -207,10 +206,10 @@ def _stored_shaper(
     arrays, static = eqx.partition(shaper, eqx.is_array)
     if not jax.tree.leaves(arrays):
         return shaper
-    place = directory / run_directory.SHAPER
-    found = _store(place, spec, settings).restore_newest(arrays)
+    store = shaper_store(directory, spec, settings)
+    found = store.restore_newest(arrays)
     if found is None:
-        raise InputError(f"{place} is missing: the run's offline networks cannot be read")
+        raise InputError(f"{store.directory} is missing: the run's offline networks cannot be read")
     return eqx.combine(jax.tree.map(jnp.asarray, found.state), static)
 
 
@@ -222,14 +221,6 @@ def _untrained_shaper(spec: TaskSpec, settings: TrainingSettings) -> AbstractRew
 def _judging_shaper(spec: TaskSpec, settings: TrainingSettings) -> AbstractRewardShaper:
     """A shaper that only judges, quickly made: nothing that training alone needs is in it."""
     return build_shaper(spec, settings, trained=False, only_judges=True)
-
-
-def _checkpoints(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> CheckpointStore:
-    return _store(directory / run_directory.CHECKPOINTS, spec, settings)
-
-
-def _store(place: Path, spec: TaskSpec, settings: TrainingSettings) -> CheckpointStore:
-    return CheckpointStore(place, fingerprint(what_differs(spec, settings)))
 
 
 def _ella_part(shaper: AbstractRewardShaper) -> str | None:

@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ella.runs import directory as run_directory
-from ella.runs.checkpoint import CheckpointStore, fingerprint
-from ella.runs.identity import what_differs
+from ella.runs.stores import shaper_store
 from ella.shaping.shaper import AbstractRewardShaper
 from ella.training import multi_host
 from ella.training.assembly import build_shaper
@@ -31,10 +30,3 @@ def run_shaper(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> A
             with run_directory.writing("the shaper", store.directory):
                 store.save(arrays, 0)
     return eqx.combine(multi_host.from_main_process(arrays), static)
-
-
-def shaper_store(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> CheckpointStore:
-    """Where a run keeps the arrays of its shaper."""
-    return CheckpointStore(
-        directory / run_directory.SHAPER, fingerprint(what_differs(spec, settings)), keep=1
-    )

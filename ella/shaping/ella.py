@@ -243,8 +243,8 @@ class EllaShaper(AbstractRewardShaper):
             ledger: EpisodeLedger, inputs: tuple[Array, Array, Array, Array, Array | None]
         ) -> tuple[EpisodeLedger, Account]:
             first, success, terminates, is_relevant, number = inputs
-            going_on = ~first[:, None]
-            completed, settled = ledger.completed & going_on, ledger.settled & going_on
+            continues = ~first[:, None]
+            completed, settled = ledger.completed & continues, ledger.settled & continues
             at = ledger.completed_at
             if at is not None:
                 assert number is not None

@@ -28,7 +28,7 @@ class LearnShaper(AbstractRewardShaper):
     """Pays coefficient * (discount * potential after the action - potential before it).
 
     The potential is p(related) - p(unrelated) of the episode's action frequencies, those of an
-    episode without actions being all zero. An episode's end is not treated apart.
+    episode without actions being all zero. An episode's end is not treated specially.
     """
 
     model: ActionFrequencyModel

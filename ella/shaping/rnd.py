@@ -29,7 +29,7 @@ class RndState:
     views: RunningMoments
     """Of every number of a view, over all rollouts so far."""
     sums: Float[Array, " B"]
-    """Discounted sums of errors; they go on over episodes' ends."""
+    """Discounted sums of errors; they continue across episode ends."""
     sum_moments: RunningMoments
     """Of those sums."""
     unit: Float[Array, ""]

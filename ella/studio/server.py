@@ -54,7 +54,7 @@ class StudioServer(ThreadingHTTPServer):
         super().server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing where nobody waits for the answer: the page has gone, or the server ends."""
+        """Logs nothing where nobody waits for the answer: the page has gone, or the server ends."""
         error = sys.exception()
         # Ctrl-C closes the connection of a request whose thread is just starting.
         gone = isinstance(error, OSError) and error.errno == errno.EBADF

@@ -84,7 +84,7 @@ def evaluate(
 
 
 def check_request(episodes: int, backend: str = "ella", seed: int = 0) -> None:
-    """Refuse what `evaluate` cannot play, before anything is said to be played."""
+    """Refuse what `evaluate` cannot play, before anything is logged as played."""
     if episodes < 1:
         raise InputError(f"episodes must be >= 1, got {episodes}")
     if backend not in BACKENDS:

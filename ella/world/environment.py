@@ -68,10 +68,9 @@ class Transition:
     terminated: Bool[Array, " B"]
     truncated: Bool[Array, " B"]
     next_observation: Observation
-    resets: Int32[Array, ""]
-    """Episodes that ended, hence levels taken from the pool."""
     reused: Int32[Array, ""]
-    """How many of those levels had been played before, the pool being exhausted."""
+    """How many of the levels that replace those of ended episodes had been played before, the pool
+    being exhausted."""
     fingerprint: UInt32[Array, " B"]
     """A hash of the whole state (`ella.world.fingerprint`)."""
 
@@ -248,7 +247,8 @@ class Environment:
     def step_vector(
         self, vector: VectorState, action: Int32[Array, " B"]
     ) -> tuple[VectorState, Transition]:
-        """One action in each of B environments; finished ones go on with the pool's next levels."""
+        """One action in each of B environments; finished ones continue with the pool's next
+        levels."""
         states, reward, terminated, truncated = jax.vmap(self._transition)(vector.states, action)
         next_observation = Observation(
             image=jax.vmap(view_image)(states),
@@ -285,7 +285,6 @@ class Environment:
             terminated=terminated,
             truncated=truncated,
             next_observation=next_observation,
-            resets=resets,
             reused=reused,
             fingerprint=jax.vmap(state_fingerprint)(states),
         )

@@ -72,8 +72,8 @@ def solve(env: Environment, levels: State, max_length: int | None = None) -> Sol
     """Play the expert from N states to the episodes' ends.
 
     T is `max_length`, by default the task's longest horizon; an episode that is not over by then
-    is cut and no success. Works stage by stage: all environments plan, then each walks to the end
-    of its own stage.
+    is truncated and counts as a failure. Works stage by stage: all environments plan, then each
+    walks to the end of its own stage.
     """
     T = max_length or max(env.spec.horizons)
     N = levels.step_count.shape[0]

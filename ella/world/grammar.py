@@ -7,7 +7,6 @@ sentence = clause | clause "and" clause | clause ", then" clause | clause "after
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -119,11 +118,6 @@ def tokenise(text: str) -> list[int]:
     if unknown:
         raise InputError(f"word '{unknown[0]}' is not in the vocabulary: {', '.join(VOCABULARY)}")
     return [TOKEN_IDS[word] for word in words]
-
-
-def detokenise(tokens: Any) -> str:
-    """The words of a token sequence, padding dropped."""
-    return " ".join(VOCABULARY[int(token) - 1] for token in tokens if int(token) > 0)
 
 
 def parse(text: str) -> Sentence:

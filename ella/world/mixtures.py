@@ -2,7 +2,7 @@
 
 A mixture has one language, the union of its parts' (`LanguageUnion`), and grids as large as the
 largest part's: smaller ones are padded with walls, which is what an agent sees outside a grid
-anyway. A level's part is told by its instruction id.
+anyway. A level's part is identified by its instruction id.
 """
 
 import math

@@ -365,7 +365,8 @@ def _plan_unlocking(state: State, ground: Ground, best: Callable[..., Plan]) -> 
 
 
 def _plan_clearing(state: State, ground: Ground, needed: Array) -> Plan:
-    """No way: free the hands, or take the nearest object that stands in a passage."""
+    """Where no plan exists: free the hands, or take the nearest object that stands in a
+    passage."""
     passage = ground.ahead(ground.is_passage)
     is_full = state.carrying > 0
     place = _goals(ground.ahead(ground.is_empty), jnp.where(passage, 1 + BLOCKING_PENALTY, 1))

@@ -12,8 +12,8 @@ from ella.networks.normalisation import (
     EPSILON,
     Moments,
     Normalisation,
-    follow,
     initial_moments,
+    moving_average,
 )
 
 T, B, P, W, C = 3, 5, 6, 4, 8
@@ -106,14 +106,16 @@ def test_moments_of_the_batch_are_unbiased(x: np.ndarray) -> None:
     np.testing.assert_allclose(found.variance, x.var((1, 2, 3), ddof=1), rtol=1e-4)
 
 
-def test_running_statistics_follow_batch_after_batch() -> None:
+def test_running_statistics_are_an_exponential_moving_average() -> None:
     rng = np.random.default_rng(4)
     means, variances = rng.normal(size=(2, T, C))
     mean, variance = np.zeros(C), np.ones(C)
     for step in range(T):
         mean = 0.9 * mean + 0.1 * means[step]
         variance = 0.9 * variance + 0.1 * variances[step]
-    got = follow(initial_moments(C), Moments(jnp.asarray(means), jnp.asarray(variances)), 0.1)
+    got = moving_average(
+        initial_moments(C), Moments(jnp.asarray(means), jnp.asarray(variances)), 0.1
+    )
     np.testing.assert_allclose(got.mean, mean, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(got.variance, variance, rtol=1e-5, atol=1e-6)
 

@@ -36,7 +36,7 @@ def trained():
     images = some_images(64, seed=1)
     rows = instruct(classifier, TOKENS)[np.arange(64) % LOW.num_ids]
     _, moments = classify(classifier, images, rows, None)
-    return classifier, classifier.initial_statistics().follow(moments, 1.0)
+    return classifier, classifier.initial_statistics().updated(moments, 1.0)
 
 
 def test_factorised_equals_pair_by_pair(trained):

@@ -19,13 +19,13 @@ EPISODES = 600
 
 def trained(rates: np.ndarray, settings: CurriculumSettings = SETTINGS) -> list[np.ndarray]:
     """The weights after every iteration whose parts have these success rates."""
-    follow = jax.jit(
-        lambda state, trajectory: curriculum.follow(MIXTURE, settings, state, trajectory)
+    update = jax.jit(
+        lambda state, trajectory: curriculum.update(MIXTURE, settings, state, trajectory)
     )
     state, found = curriculum.start(MIXTURE), []
     for iteration, row in enumerate(rates):
         trajectory = ended_episodes(row, EPISODES, seed=iteration)
-        state, measured = follow(state, trajectory)
+        state, measured = update(state, trajectory)
         found.append(np.asarray(state.weights))
     for index, part in enumerate(MIXTURE.parts):
         mean = measured[f"success_rate_{part.name}"]

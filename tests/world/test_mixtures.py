@@ -11,7 +11,7 @@ import pytest
 import ella
 from ella.errors import InputError
 from ella.world.environment import VectorState
-from ella.world.grammar import detokenise, sentence_of, tokenise
+from ella.world.grammar import sentence_of, tokenise
 from ella.world.mixtures import Mixture, attempts, with_also
 from ella.world.state import State
 from ella.world.tasks import TaskSpec, find
@@ -57,7 +57,7 @@ def test_ids_of_the_parts_follow_one_another() -> None:
         part = int(ids[row] >= MAZE.language.num_ids)
         own = MIXTURE.parts[part].language.text(int(ids[row]) - part * MAZE.language.num_ids)
         assert language.text(int(ids[row])) == own
-        assert detokenise(tokens[row]) == detokenise(tokenise(own))
+        assert tokens[row][tokens[row] > 0].tolist() == tokenise(own)
         one = jax.tree.map(lambda leaf, row=row: leaf[row], arrays)
         assert sentence_of(one).text == own
         assert language.find(own) == ids[row]
