@@ -15,6 +15,7 @@ from ella.ppo.settings import PPOSettings
 from ella.shaping.shaper import AbstractRewardShaper, numbers_of, with_numbers
 from ella.training import presets
 from ella.training.assembly import build_shaper, training_environment
+from ella.training.progress import progress_shown
 from ella.training.settings import TrainingSettings
 from ella.world import tasks
 from ella.world.environment import Environment
@@ -53,7 +54,8 @@ def training_function(
         preset, method, frames=frames, ppo=ppo, log_every=log_every, also=also
     ).resolved(spec)
     env = training_environment(spec, settings)
-    shaper = build_shaper(spec, settings)
+    with progress_shown():
+        shaper = build_shaper(spec, settings)
 
     def train_one(
         key: PRNGKeyArray, numbers: Numbers | None = None

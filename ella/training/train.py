@@ -21,6 +21,7 @@ from ella.training.goal import Goal
 from ella.training.log_line import LogLine, averages
 from ella.training.loop import stretches
 from ella.training.policy import Policy
+from ella.training.progress import log_progress, progress_shown
 from ella.training.settings import TrainingSettings
 from ella.training.start_check import check_start
 from ella.training.warm_start import check_fits, started_from
@@ -76,13 +77,15 @@ def train(
     ppo: PPOSettings | None = None,
     log_every: int | None = None,
     start_from: Policy | None = None,
-    on_log_line: Callable[[LogLine], None] = lambda line: None,
+    on_log_line: Callable[[LogLine], None] | None = None,
+    progress: bool = True,
 ) -> TrainingResult:
     """Train agents side by side on this process's devices, as one compiled program.
 
     Args:
         task: Name of a task, or any row of data.
-        method: Reward shaping: `ella.ELLA(bonus=0.25)`, a sum of two, or a name.
+        method: Reward shaping: `ella.ELLA(bonus=0.25)`, a sum of two, or a name. What is left at
+            its default is the preset's.
         seeds: Agents, each from its own random seed.
         frames: Environment steps of each seed, rounded up to whole iterations; by default the
             preset's.
@@ -97,7 +100,9 @@ def train(
         log_every: Frames of a seed between log lines, rounded to whole iterations; by default the
             preset's.
         start_from: An agent whose network every seed starts from (`ella.load_policy`).
-        on_log_line: Called after every log line.
+        on_log_line: Called after every log line; by default they are logged.
+        progress: Whether what is logged is written to standard error, unless the program handles
+            logs itself.
     """
     settings = presets.start(
         preset,
@@ -110,7 +115,10 @@ def train(
         seed=seed,
         also=also,
     )
-    return train_settings(task, settings, start_from=start_from, on_log_line=on_log_line)
+    if on_log_line is None:
+        on_log_line = log_progress(settings.total_frames)
+    with progress_shown(progress):
+        return train_settings(task, settings, start_from=start_from, on_log_line=on_log_line)
 
 
 def train_settings(
@@ -139,7 +147,7 @@ def train_settings(
     )
     program.prepare()
     if not program.is_compiled:
-        logger.info("compiling")
+        logger.info("compiling, which takes a minute or two on a CPU")
     program.compile_in_turn()
     states = program.start()
     if start_from is not None:
