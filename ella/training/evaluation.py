@@ -50,6 +50,16 @@ class EvaluatedEpisodes:
     def mean_return(self) -> Interval:
         return student_t(self.reward, SHARE)
 
+    def __repr__(self) -> str:
+        """A summary: the arrays have an entry for every episode."""
+        success = self.success_rate
+        low, high = (f"{100 * end:.1f}" for end in (success.low, success.high))
+        return (
+            f"EvaluatedEpisodes(success {100 * success.value:.1f} % [{low}, {high}], return "
+            f"{self.mean_return.value:.2f}, length {self.length.mean():.1f}, "
+            f"{len(self.success)} episodes)"
+        )
+
 
 def evaluate(
     policy: Policy,

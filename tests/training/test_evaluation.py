@@ -1,12 +1,13 @@
 """The evaluation of policies here and in minigrid."""
 
 import jax
+import numpy as np
 import pytest
 
 from ella.errors import InputError
 from ella.networks.actor_critic import ActorCritic
 from ella.networks.settings import NetworkSettings
-from ella.training.evaluation import evaluate
+from ella.training.evaluation import EvaluatedEpisodes, evaluate
 from ella.training.policy import Policy
 from ella.world.tasks import find
 
@@ -19,6 +20,14 @@ def a_policy(task: str = "openpick-maze") -> Policy:
     network = ActorCritic(TINY, key=jax.random.key(3))
     statistics = jax.tree.map(lambda leaf: leaf + 0.01, network.initial_statistics())
     return Policy(find(task), network, statistics, seed=5, frames=640)
+
+
+def test_printed_episodes_are_a_summary():
+    length = np.arange(1000, dtype=np.int32)
+    played = EvaluatedEpisodes(length >= 2, np.full(1000, 0.89), length)
+    assert repr(played) == (
+        "EvaluatedEpisodes(success 99.8 % [99.3, 99.9], return 0.89, length 499.5, 1000 episodes)"
+    )
 
 
 @pytest.mark.thorough
