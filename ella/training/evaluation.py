@@ -1,6 +1,7 @@
 """Trained policies on fresh levels, in this world or in the real minigrid."""
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ from ella.compilation import jit_for_few_calls
 from ella.errors import InputError, unknown_name
 from ella.intervals import SHARE, Interval, student_t, wilson
 from ella.networks.actor_critic import ActorCritic, Memory, RunningStatistics, act
+from ella.offline.stage import AbstractStageProgress
 from ella.training.policy import Policy
 from ella.training.program import held_out_key
 from ella.world.description import describe
@@ -31,6 +33,8 @@ MODES: tuple[Mode, ...] = ("greedy", "sampled")
 BACKENDS: tuple[Backend, ...] = ("ella", "minigrid")
 BATCH = 256
 """Episodes played side by side."""
+SECONDS_BETWEEN_LINES = 5.0
+"""The least time between two log lines of progress."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,22 @@ class EvaluatedEpisodes:
         )
 
 
+class _Progress(AbstractStageProgress):
+    """A log line every few seconds while levels are left to play."""
+
+    def __init__(self) -> None:
+        super().__init__("playing levels", "episodes")
+        self._logged = time.monotonic()
+
+    def show(self, share: float, text: str) -> None:
+        if share < 1 and time.monotonic() - self._logged >= SECONDS_BETWEEN_LINES:
+            self._logged = time.monotonic()
+            logger.info(text)
+
+    def close(self) -> None:
+        """Every line is whole."""
+
+
 def evaluate(
     policy: Policy,
     episodes: int,
@@ -78,17 +98,20 @@ def evaluate(
     batch = min(episodes, BATCH)
     level_key, action_key = jax.random.split(held_out_key(seed))
     played: list[tuple[Any, Any, Any]] = []
+    progress = _Progress()
     for index in range(-(-episodes // batch)):
         levels = _levels(env, batch, jax.random.fold_in(level_key, index))
         key = jax.random.fold_in(action_key, index)
         if backend == "ella":
             greedy = np.bool_(mode == "greedy")
-            played.append(_play(env, policy.network, policy.statistics, levels, key, greedy))
+            found = _play(env, policy.network, policy.statistics, levels, key, greedy)
         else:
-            played.append(_play_in_minigrid(env, mode, policy, levels, key))
+            found = _play_in_minigrid(env, mode, policy, levels, key)
+        # Waits for the device, so that progress tells of episodes that have ended.
+        played.append(jax.device_get(found))
+        progress(min((index + 1) * batch, episodes), episodes)
     success, reward, length = (
-        np.concatenate([np.asarray(part) for part in parts])[:episodes]
-        for parts in zip(*played, strict=True)
+        np.concatenate(parts)[:episodes] for parts in zip(*played, strict=True)
     )
     return EvaluatedEpisodes(success, reward, length)
 

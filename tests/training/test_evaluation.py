@@ -1,5 +1,8 @@
 """The evaluation of policies here and in minigrid."""
 
+import logging
+import math
+
 import jax
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from ella.errors import InputError
 from ella.networks.actor_critic import ActorCritic
 from ella.networks.settings import NetworkSettings
+from ella.training import evaluation
 from ella.training.evaluation import EvaluatedEpisodes, evaluate
 from ella.training.policy import Policy
 from ella.world.tasks import find
@@ -28,6 +32,22 @@ def test_printed_episodes_are_a_summary():
     assert repr(played) == (
         "EvaluatedEpisodes(success 99.8 % [99.3, 99.9], return 0.89, length 499.5, 1000 episodes)"
     )
+
+
+def test_progress_is_logged_between_batches_and_changes_nothing(monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "ella")
+    monkeypatch.setattr(evaluation, "BATCH", 2)
+    monkeypatch.setattr(evaluation, "SECONDS_BETWEEN_LINES", math.inf)
+    silent = evaluate(a_policy("goto-small"), 5)
+    assert caplog.messages == []
+    monkeypatch.setattr(evaluation, "SECONDS_BETWEEN_LINES", 0.0)
+    played = evaluate(a_policy("goto-small"), 5)
+    # The third batch ends the evaluation.
+    assert [line.split("  ")[0] for line in caplog.messages] == ["2/5 episodes", "4/5 episodes"]
+    for name in ("success", "reward", "length"):
+        found = getattr(played, name)
+        assert found.shape == (5,)
+        assert np.array_equal(found, getattr(silent, name))
 
 
 @pytest.mark.thorough
