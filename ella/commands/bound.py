@@ -65,9 +65,22 @@ def run(arguments: Arguments) -> None:
         f"{task.name}: solutions of at most {method.optimal_steps} steps, horizon {horizons}, "
         f"{method.max_completions} low-level completions, discount {arguments.discount:g}, "
         f"reward times {arguments.reward_scale:g}",
-        f"ella train: a bonus of {method.bonus:g} by default, and a warning beyond {bound:.3g}",
+        f"{_training(arguments)}: a bonus of {method.bonus:g} by default, and a warning beyond "
+        f"{bound:.3g}",
     ]
     if method.optimal_steps != max(task.horizons):
         worst = bounds[max(task.horizons)]
         lines.append(f"solutions as long as the horizon would allow {worst:.3g}")
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _training(arguments: Arguments) -> str:
+    """The command that warns beyond the bound: training with the same assumptions."""
+    options = {
+        "ella.optimal-steps": (arguments.steps, None),
+        "ella.max-completions": (arguments.completions, None),
+        "ppo.discount": (arguments.discount, PPOSettings.discount),
+        "ppo.reward-scale": (arguments.reward_scale, PPOSettings.reward_scale),
+    }
+    typed = [f" --{name} {value:g}" for name, (value, usual) in options.items() if value != usual]
+    return "".join(["ella train", *(f" {arguments.task}" for _ in typed[:1]), *typed])

@@ -1,6 +1,8 @@
 """`ella bound`: how large lambda may be."""
 
 from ella.cli import main
+from ella.commands import train
+from ella.commands.options import parse
 
 
 def test_the_bound_of_the_paper(capsys):
@@ -11,6 +13,27 @@ def test_the_bound_of_the_paper(capsys):
         assert any(line.endswith(f"a warning beyond {first}") for line in others)
         found.append(first)
     assert found == ["0.0153", "0.0604", "0.267"]
+
+
+def test_training_that_warns_beyond_the_bound_is_named_with_its_options(capsys):
+    usual = "ella train: a bonus of 0.25 by default, and a warning beyond 0.267"
+    for words, line in (
+        ([], usual),
+        (
+            ["--steps", "40", "--completions", "5"],
+            "ella train unlock-maze --ella.optimal-steps 40 --ella.max-completions 5: a bonus of "
+            "0.25 by default, and a warning beyond 1.92",
+        ),
+        (
+            ["--reward-scale", "10"],
+            "ella train unlock-maze --ppo.reward-scale 10: a bonus of 0.25 by default, and a "
+            "warning beyond 0.134",
+        ),
+    ):
+        assert main(["bound", "unlock-maze", *words]) == 0
+        assert line in capsys.readouterr().out.splitlines()
+        typed = [*line.partition(":")[0].split()[2:], "--out", "runs"]
+        parse(train.Arguments, typed, prog="ella train", sections=train.sections())
 
 
 def test_the_bound_is_that_of_the_horizon_that_binds(capsys):
