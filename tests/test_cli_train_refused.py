@@ -39,6 +39,7 @@ def test_sizes_that_do_not_fit_are_one_line(capsys, tmp_path):
     start = ("train", "goto-room", "--out", tmp_path / "run")
     assert "must divide" in refusal(capsys, *start, "--ppo.minibatch-frames", 40 * 27)
     assert "seeds must be >= 1" in refusal(capsys, *start, "--seeds", 0)
+    assert "seeds must be <= 65,536, got 1,000,000" in refusal(capsys, *start, "--seeds", 10**6)
     assert "log.every must be" in refusal(capsys, *start, "--log.every", 0)
 
 

@@ -1,7 +1,7 @@
 """The directory a run leaves behind: its configuration, provenance and lock.
 
 config.json     task and settings, resolved; `ella train TASK --config` reads it
-run.json        command line, versions, device; the same again for every time it was resumed
+run.json        command line, commit, versions, device; the same again for every time it was resumed
 metrics.csv     one row per seed and log line
 tensorboard/    the same as events
 checkpoints/    whole train states, the newest few, an array file each
@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
@@ -179,10 +180,25 @@ def _provenance(command: Sequence[str]) -> dict[str, Any]:
         "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
         "versions": versions,
+        **({"commit": commit} if (commit := _commit()) else {}),
         "device": devices[0].device_kind,
         "devices": len(devices),
         "backend": jax.default_backend(),
     }
+
+
+def _commit() -> str | None:
+    """Of the checkout that the package is imported from, `-dirty` if files differ from it; None
+    for an installed package."""
+    root = Path(ella.__file__).parents[1]
+    if not (root / ".git").exists():
+        return None
+    words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        found = subprocess.run(words, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()
 
 
 def _write_table(path: Path, table: dict[str, Any]) -> None:

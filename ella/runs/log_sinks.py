@@ -2,6 +2,7 @@
 
 import math
 import os
+import resource
 import signal
 import sys
 from abc import ABC, abstractmethod
@@ -29,6 +30,24 @@ class AbstractLogSink(ABC):
     @abstractmethod
     def close(self) -> None:
         """Flush and release."""
+
+
+OTHER_FILES = 64
+"""That a process has open besides event files, generously."""
+
+
+def check_open_files(seeds: int) -> None:
+    """Refuse more event files than this process may have open; the limit is raised where the
+    system allows it."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = seeds + OTHER_FILES
+    if allowed != resource.RLIM_INFINITY and needed > allowed:
+        if most != resource.RLIM_INFINITY and needed > most:
+            raise InputError(
+                f"{seeds:,} seeds need as many event files at once, and this system allows "
+                f"{most:,}; choose fewer seeds or --log.no-tensorboard"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
 
 
 class TensorBoardLog(AbstractLogSink):

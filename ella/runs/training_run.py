@@ -12,6 +12,7 @@ from ella.runs.begun_run import check_resumable
 from ella.runs.config_file import CONFIG_FILE
 from ella.runs.group_training import GroupTraining, Sinks, agent_to_start_from
 from ella.runs.identity import check_same_run
+from ella.runs.log_sinks import check_open_files
 from ella.runs.planned_run import PlannedRun, seeds_of
 from ella.runs.run_result import Outcome, RunResult
 from ella.runs.run_shaper import run_shaper
@@ -74,6 +75,7 @@ def train_runs(
         if resume:
             check_same_run(planned)
             check_resumable(planned)
+    check_open_files(sum(one.settings.seeds for one in group if one.settings.log.tensorboard))
     chosen_devices(group[0].settings)
     if not resume:
         agent_to_start_from(group[0].settings)

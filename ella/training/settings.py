@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NO_OPTION = "no_option"
 """Marks a field that is no option of its own on the command line."""
 MAX_FRAMES = 10**15
+MAX_SEEDS = 2**16
+"""Far more than fit on a device; larger numbers would fill the memory before they are refused."""
 """Of a seed: more than any machine trains."""
 
 
@@ -83,6 +85,8 @@ class TrainingSettings:
         require_at_least(self, 1, "seeds", "frames")
         if self.frames > MAX_FRAMES:
             raise InputError(f"frames must be <= {MAX_FRAMES:g}")
+        if self.seeds > MAX_SEEDS:
+            raise InputError(f"seeds must be <= {MAX_SEEDS:,}, got {self.seeds:,}")
         require_at_least(self, 0, "devices")
         if self.until is not None and not 0 < self.until <= 1:
             raise InputError(f"until is a success rate in (0, 1], got {self.until}")
