@@ -122,6 +122,7 @@ def test_the_list_has_every_agent(capsys):
     assert main(["agents"]) == 0
     said = capsys.readouterr().out
     assert all(f"agent:{name}" in said for name in agents.names())
+    assert "in minigrid: the same levels" in said
 
 
 @pytest.mark.parametrize("seed_index", [1, -1])
