@@ -242,6 +242,28 @@ def test_a_ratio_of_seeds_that_arrive_together_is_not_sure(write_run, tmp_path):
     assert "\u00d7 <small>[" in render(summarise([tmp_path]))
 
 
+def test_long_labels_are_shortened_to_what_differs(browser, write_run, tmp_path):
+    write_run(tmp_path / "ppo")
+    for frames, bonus, last_state in (
+        (0, 0.5, False), (20_000, 0.5, False), (50_000, 0.5, False), (0, 1.0, False), (0, 0.5, True)
+    ):  # fmt: skip
+        run = write_run(tmp_path / f"{frames}-{bonus}-{last_state}", method="ella-solvent")
+        config = json.loads((run / "config.json").read_text())
+        config["ella-solvent"] |= {"bonus": bonus, "last_state": last_state}
+        config["ella-solvent"]["relevance"]["everything_frames"] = frames
+        (run / "config.json").write_text(json.dumps(config))
+    browser.open(write_page([tmp_path], tmp_path / "index.html"))
+    ends = "[...document.querySelectorAll('[data-chart=\"0\"] .end')]"
+    texts = browser.value(f"{ends}.map((end) => end.firstChild.data)")
+    whole = browser.value(f"{ends}.map((end) => end.querySelector('title').textContent)")
+    assert "ELLA solvent, bonus=1.0, last_state=False, everything_frames=0" in whole
+    assert set(texts) == {
+        "PPO", "ELLA solvent b=1.0", "ELLA sol\u2026 ef=20000", "ELLA sol\u2026 ef=50000",
+        "ELLA solv\u2026 ls=True", "b=0.5 ls=False ef\u2026",
+    }  # fmt: skip
+    assert browser.problems == []
+
+
 def test_hovering_tells_the_values(browser, page):
     browser.open(page)
     x, y = browser.centre(".chart svg")

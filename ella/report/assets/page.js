@@ -65,6 +65,49 @@
   const bandOf = (chart) =>
     chart.kind === "profile" ? "profile" : state.band === "seeds" ? "mean" : state.band;
 
+  // Texts beside the curves, by label. A label is a method and the settings in which runs differ; of
+  // a long one those parts are kept that tell it from all others, and names become initials.
+  const LONGEST = 18;
+  const cut = (text, most) => (text.length > most ? text.slice(0, most - 1) + "\u2026" : text);
+  const initials = (part) => part.replace(/^[\w.]+(?==)/, (name) =>
+    name.split(/[_.]/).map((word) => word.slice(0, 1)).join(""));
+
+  function distinguishing(parts, others) {
+    const chosen = new Set();
+    let alike = others;
+    while (alike.length) {
+      const same = parts.map((part) => alike.filter((other) => other.includes(part)));
+      const fewest = Math.min(...same.map((found) => found.length));
+      if (fewest === alike.length) break;
+      const best = same.findIndex((found) => found.length === fewest);
+      chosen.add(parts[best]);
+      alike = same[best];
+    }
+    return parts.filter((part) => chosen.has(part));
+  }
+
+  function shortLabels(labels) {
+    const split = labels.map((label) => label.split(/, (?=[\w.]+=)/));
+    const found = new Map();
+    labels.forEach((label, i) => {
+      let text = label;
+      if (label.length > LONGEST) {
+        const kept = distinguishing(split[i], split.filter((_, j) => j !== i));
+        const settings = kept.filter((part) => part !== split[i][0]).map(initials).join(" ");
+        const left = LONGEST - (settings ? settings.length + 1 : 0);
+        const method = left < 4 && settings ? "" : cut(split[i][0], left) + " ";
+        text = cut((method + settings).trim(), LONGEST);
+      }
+      const taken = new Set(found.values());
+      for (let n = 2, whole = text; taken.has(text); n++) {
+        text = whole.slice(0, LONGEST - 2 - String(n).length) + "\u2026 " + n;
+      }
+      found.set(label, text);
+    });
+    return found;
+  }
+  const shortened = shortLabels(data.labels);
+
   // A path through the points both of whose numbers are known.
   function path(xs, ys, sx, sy) {
     let text = "", pen = "M";
@@ -104,8 +147,7 @@
     if (old) old.replaceWith(root); else box.appendChild(root);
     const axis = axisOf(chart), band = bandOf(chart);
     const lines = shown(chart).filter((line) => line.x[axis]);
-    const short = (label) => (label.length > 16 ? label.slice(0, 15) + "\u2026" : label);
-    const widest = Math.max(0, ...lines.map((line) => short(line.label).length));
+    const widest = Math.max(0, ...lines.map((line) => shortened.get(line.label).length));
     const width = root.clientWidth || 380, height = 250;
     const left = 52, right = width - 14 - 6.8 * widest, top = 10, bottom = height - 40;
     const most = Math.max(1e-9, ...lines.flatMap((line) => line.x[axis].slice(-1)));
@@ -162,7 +204,8 @@
     lines.forEach((line, i) => {
       const style = `fill:${colour(line.label)}`;
       const at = { class: "end", x: right + 6, y: places[i] + 4, style };
-      svg("text", at, root, short(line.label));
+      const text = svg("text", at, root, shortened.get(line.label));
+      svg("title", {}, text, line.label);
     });
     hover(box, root, chart, lines, { axis, band, sx, most, left, right, top, bottom, say, scale });
   }
