@@ -9,6 +9,7 @@ import pytest
 
 from ella.cli import _MODULES
 from ella.commands.options import parse
+from ella.world import tasks
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALLER = {
@@ -76,6 +77,7 @@ def run(codes: list[str], page: str, folder: Path, monkeypatch: pytest.MonkeyPat
     """Execute blocks one after the other, in a folder of their own."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("ELLA_CACHE", str(ROOT / ".cache" / "ella"))
+    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
     (folder / "policies").mkdir()
     names: dict = {}
     shrunk = [smaller(code) for code in codes]
