@@ -56,6 +56,10 @@ class TaskSpec:
     """The task whose instructions support this one (the paper's G_l)."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.kinds, str):
+            raise InputError(
+                f"task '{self.name}': kinds must be a tuple, as (\"{self.kinds}\",), got a str"
+            )
         bad = [kind for kind in self.kinds if kind not in ACTION_KINDS]
         if bad:
             raise unknown_name("action kind", bad[0], ACTION_KINDS)

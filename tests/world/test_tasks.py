@@ -57,6 +57,7 @@ def test_tasks_have_their_horizons() -> None:
         ({"cols": 1, "lock_probability": 0.5}, "no door to lock or open"),
         ({"lock_probability": 1.5}, "lock_probability must lie in [0, 1], got 1.5"),
         ({"kinds": ()}, "at least one action kind"),
+        ({"kinds": "goto"}, "task 'bad': kinds must be a tuple, as (\"goto\",), got a str"),
         ({"kinds": ("gotoo",)}, "unknown action kind 'gotoo'; did you mean goto?"),
         ({"form": "sequences"}, "did you mean sequence?"),
         ({"form": "each"}, "exactly two action kinds"),
