@@ -49,11 +49,12 @@ class MetricsFile:
             raise InputError(f"{self.path} has other columns; start a new run")
         if missing := self._missing_lines(kept, iteration, every):
             logger.warning(
-                "%s is damaged: log lines missing up to iteration %d: %d; training resumes, but "
-                "the curves have a gap",
+                "%s is damaged: %s up to iteration %d %s missing; training resumes, but the curves "
+                "have a gap",
                 self.path,
+                f"{missing} log line{'s' * (missing > 1)}",
                 iteration,
-                missing,
+                "are" if missing > 1 else "is",
             )
         text = _csv_lines([self.columns, *([row[name] for name in self.columns] for row in kept)])
         write_durably(self.path, text)
