@@ -24,9 +24,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """An error for a name that is not in a list, with the nearest names that are."""
+def unknown_name(kind: str, name: str, known: Iterable[str], *, also: str = "") -> InputError:
+    """An error for a name that is not in a list, with the nearest names that are. `also` says after
+    the name what else it is not."""
     known = list(known)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
-    return InputError(f"unknown {kind} '{name}'; {hint}")
+    return InputError(f"unknown {kind} '{name}'{also}; {hint}")

@@ -15,6 +15,8 @@ from ella.errors import unknown_name
 PREFIX = "agent:"
 CARD_FILE = "card.json"
 FOLDER = Path(__file__).parent
+NO_RUN = ", and there is no run directory of that name"
+"""Ends what is wrong with a word that is no task where it could also be a run's directory."""
 
 
 def names() -> list[str]:

@@ -68,6 +68,7 @@ def run(arguments: Arguments) -> None:
 def _record(arguments: Arguments) -> "Recording":
     from ella.episodes.episode import Recording, expert_actor, random_actor, record, seed_key
     from ella.world import compiled, make
+    from ella.world.tasks import find
 
     seed = arguments.seed
     place = agents.located(arguments.task)
@@ -85,7 +86,7 @@ def _record(arguments: Arguments) -> "Recording":
         )
     if len(Path(arguments.task).parts) > 1:
         raise InputError(f"{arguments.task} is not the directory of a run, nor a task's name")
-    world = make(arguments.task)
+    world = make(find(arguments.task, also=agents.NO_RUN))
     for option, value in (("seed-index", arguments.seed_index), ("actions", arguments.actions)):
         if value is not None:
             raise InputError(

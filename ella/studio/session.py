@@ -51,7 +51,7 @@ def cast_of(name: str, seed_index: int = 0) -> Cast:
     if not folder.is_dir():
         if len(folder.parts) > 1:
             raise InputError(f"{name} is neither a run, a policy file nor a task's name")
-        spec = find(name)
+        spec = find(name, also=agents.NO_RUN)
         return Cast(spec, "expert", None, true_judges(spec))
     policy = newest_policy(folder, seed_index)
     judges: Judges | None

@@ -220,12 +220,13 @@ def register(spec: TaskSpec) -> TaskSpec:
     return spec
 
 
-def find(name: str) -> TaskSpec:
-    """The task of that name, or an error with the nearest names."""
+def find(name: str, *, also: str = "") -> TaskSpec:
+    """The task of that name, or an error with the nearest names. `also` is what else the name might
+    have meant and does not."""
     if name not in TASKS:
         _load_plugins()
     if name not in TASKS:
-        raise unknown_name("task", name, TASKS)
+        raise unknown_name("task", name, TASKS, also=also)
     return TASKS[name]
 
 

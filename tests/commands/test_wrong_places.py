@@ -9,6 +9,8 @@ from ella.cli import main
     ("words", "complaint"),
     [
         (["show", "runs/nowhere"], "runs/nowhere is not the directory of a run"),
+        (["show", "gota-room"], "unknown task 'gota-room', and there is no run directory of that "),
+        (["studio", "xyzzy", "--no-browser"], "'xyzzy', and there is no run directory of that name; "),
         (["show", "."], "is not a run: it has no config.json"),
         (["eval", "."], "is not a run: it has no config.json"),
         (["demo", "--seeds", "0"], "seeds must be >= 1"),
