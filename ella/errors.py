@@ -1,7 +1,9 @@
 """The one exception for things a user can put right."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class InputError(ValueError):
@@ -31,3 +33,15 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, also: str = "") 
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
     return InputError(f"unknown {kind} '{name}'{also}; {hint}")
+
+
+@contextmanager
+def writing_to(place: Path) -> Iterator[None]:
+    """Turn what the file system refuses within the block into one line about the place that was
+    named for the files."""
+    try:
+        yield
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        raise InputError(f"cannot write to {place}: {error.strerror}") from error

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ella.commands.options import Positional
+from ella.errors import writing_to
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ def run(arguments: Arguments) -> None:
     from ella.adapters.minari_demonstrations import write_demonstrations
     from ella.offline.stage import stage_progress
 
-    with stage_progress(f"demonstrations of {arguments.task}", "episodes") as shown:
+    what = f"demonstrations of {arguments.task}"
+    with writing_to(arguments.out), stage_progress(what, "episodes") as shown:
         found = write_demonstrations(
             arguments.task,
             arguments.episodes,

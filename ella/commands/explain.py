@@ -9,7 +9,7 @@ from typing import Annotated
 
 from ella import agents
 from ella.commands.options import Positional
-from ella.errors import InputError
+from ella.errors import InputError, writing_to
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,8 @@ def run(arguments: Arguments) -> None:
     logger.info(f"{arguments.run}: {learned.source}")
     found = explain(learned.spec, learned.shaper, learned.state, arguments.instruction)
     if arguments.heatmap is not None:
-        draw_heatmap(learned, arguments.heatmap)
+        with writing_to(arguments.heatmap):
+            draw_heatmap(learned, arguments.heatmap)
     if arguments.json:
         sys.stdout.write(json.dumps(asdict(found), indent=2) + "\n")
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ella.commands.options import Positional
 from ella.durable_files import write_durably
-from ella.errors import InputError
+from ella.errors import InputError, writing_to
 
 if TYPE_CHECKING:
     from ella.report.summary import Summary
@@ -63,7 +63,8 @@ def run(arguments: Arguments) -> None:
     summary = _summarise(arguments)
     for warning in summary.warnings:
         sys.stderr.write(f"{warning}\n")
-    figures = write_figures(summary, arguments.out / FOLDER)
+    with writing_to(arguments.out):
+        figures = write_figures(summary, arguments.out / FOLDER)
     page = _write_page(arguments, summary)
     sys.stdout.write(f"wrote {page} and {len(figures)} files in {arguments.out / FOLDER}\n")
 
@@ -113,6 +114,7 @@ def _write_page(arguments: Arguments, summary: "Summary", refresh: float | None 
     text = render(summary, title=arguments.title, refresh=refresh, written=written)
     # Character references make the file the same in every locale.
     path = arguments.out / PAGE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(path, text.encode("ascii", "xmlcharrefreplace").decode())
+    with writing_to(arguments.out):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(path, text.encode("ascii", "xmlcharrefreplace").decode())
     return path

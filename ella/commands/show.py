@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ella import agents
 from ella.commands.options import Positional
-from ella.errors import InputError
+from ella.errors import InputError, writing_to
 
 if TYPE_CHECKING:
     from ella.episodes.episode import Recording
@@ -57,7 +57,9 @@ def run(arguments: Arguments) -> None:
         find_encoder()
     recording = _record(arguments)
     frames, stem = recording.frames, arguments.out / recording.name
-    for path in write_episode(frames, stem, arguments.format, arguments.frames_per_second):
+    with writing_to(arguments.out):
+        paths = write_episode(frames, stem, arguments.format, arguments.frames_per_second)
+    for path in paths:
         sys.stdout.write(f"wrote {path}\n")
     ending = frames[-1].marks[-1].text
     sys.stdout.write(

@@ -445,6 +445,15 @@ def test_bad_input_is_one_line(words, said, tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_report_that_cannot_be_written_is_one_line(write_run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "runs" / "ppo")
+    (tmp_path / "file").write_text("")
+    assert main(["report", "runs", "--out", "file/x"]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "ella: cannot write to file/x: Not a directory"
+
+
 def test_an_unknown_baseline_is_one_line_with_the_nearest(write_run, tmp_path, capsys):
     write_run(tmp_path / "runs" / "ella", method="ella")
     write_run(tmp_path / "runs" / "ppo")
