@@ -9,7 +9,12 @@ import pytest
 from pseudo_terminal import pseudo_terminal
 
 from ella.errors import InputError
-from ella.offline.stage import log_accuracy, run_stage, stage_progress
+from ella.offline.stage import log_accuracy, run_stage, stage_progress, warn_once
+
+
+@pytest.fixture(autouse=True)
+def nothing_warned_before():
+    warn_once.cache_clear()
 
 
 def test_a_stage_gives_its_result_or_its_error():
@@ -92,3 +97,9 @@ def test_accuracy_barely_better_than_chance_is_warned_of(caplog, accuracy, warne
     assert (record.levelno == logging.WARNING) == warned
     assert f"{accuracy:.1%} balanced accuracy" in record.getMessage()
     assert ("train longer" in record.getMessage()) == warned
+
+
+def test_two_runs_with_one_classifier_are_warned_once(caplog):
+    for accuracy in (0.51, 0.51, 0.53):
+        log_accuracy("classifier of open-maze", accuracy, "train longer")
+    assert ["51.0%" in line for line in caplog.messages] == [True, False]
