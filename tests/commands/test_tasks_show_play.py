@@ -96,7 +96,10 @@ def test_the_expert_is_recorded_to_the_end_of_its_plan(world):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["show", "goto-rom"], "unknown task 'goto-rom'; did you mean goto-room"),
+        (
+            ["show", "goto-rom"],
+            "'goto-rom', and there is no run directory of that name; did you mean goto-room",
+        ),
         (
             ["show", "goto-room", "--frames-per-second", "0"],
             "--frames-per-second must lie between 0.002 and 50, got 0",

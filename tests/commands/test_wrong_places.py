@@ -12,7 +12,6 @@ from ella.errors import InputError, writing_to
     ("words", "complaint"),
     [
         (["show", "runs/nowhere"], "runs/nowhere is not the directory of a run"),
-        (["show", "gota-room"], "unknown task 'gota-room', and there is no run directory"),
         (["studio", "xyzzy", "--no-browser"], "'xyzzy', and there is no run directory"),
         (["show", "."], "is not a run: it has no config.json"),
         (["eval", "."], "is not a run: it has no config.json"),
