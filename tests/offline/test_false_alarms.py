@@ -13,7 +13,6 @@ from ella.networks.settings import TerminationNetworkSettings
 from ella.offline import false_alarms
 from ella.offline.false_alarms import OrdinaryEpisodes, calibrated, count_false_alarms
 from ella.offline.settings import TerminationTrainingSettings
-from ella.offline.stage import warn_once
 from ella.offline.termination import log_quality
 from ella.offline.train_termination import empty_model
 from ella.shaping.low_level import channels_of, low_level_language
@@ -153,7 +152,6 @@ def test_a_threshold_that_leaves_few_completions_is_warned_of(
     recall, false_alarms, warning, caplog
 ):
     caplog.set_level(logging.INFO, "ella")
-    warn_once.cache_clear()
     counted = {"false_completions": 0.25}
     record = {"recall": recall, "accuracy": (1 + recall) / 2, "false_alarms": counted}
     log_quality("classifier of goto-room", record, false_alarms)

@@ -9,12 +9,7 @@ import pytest
 from pseudo_terminal import pseudo_terminal
 
 from ella.errors import InputError
-from ella.offline.stage import log_accuracy, run_stage, stage_progress, warn_once
-
-
-@pytest.fixture(autouse=True)
-def nothing_warned_before():
-    warn_once.cache_clear()
+from ella.offline.stage import log_accuracy, run_stage, stage_progress
 
 
 def test_a_stage_gives_its_result_or_its_error():
