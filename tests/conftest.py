@@ -142,14 +142,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_warned_before() -> None:
-    """What is warned of once a process is warned of once a test."""
-    from ella.offline.stage import warn_once
-
-    warn_once.cache_clear()
-
-
-@pytest.fixture(autouse=True)
 def logs_reach_caplog() -> None:
     """Also after a test has run a command in this process, which logs to standard error alone."""
     logging.getLogger("ella").propagate = True

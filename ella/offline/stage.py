@@ -8,7 +8,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, TypeVar
 
 logger = logging.getLogger(__name__)
@@ -170,13 +169,7 @@ def log_accuracy(what: str, accuracy: float, remedy: str) -> None:
     if accuracy >= BARELY_BETTER:
         logger.info(f"{what}: {accuracy:.1%} balanced accuracy on held-out examples")
         return
-    warn_once(
+    logger.warning(
         f"{what}: {accuracy:.1%} balanced accuracy on held-out examples is barely better than "
         f"chance ({CHANCE:.0%}), so bonuses are close to noise; {remedy}"
     )
-
-
-@cache
-def warn_once(text: str) -> None:
-    """Log a warning, the same text once a process: several runs may use one classifier."""
-    logger.warning(text)

@@ -23,7 +23,7 @@ from ella.offline.false_alarms import (
     ordinary_episodes,
 )
 from ella.offline.settings import TerminationTrainingSettings
-from ella.offline.stage import log_accuracy, stage_progress, warn_once
+from ella.offline.stage import log_accuracy, stage_progress
 from ella.offline.termination_examples import (
     TerminationExamples,
     concatenated,
@@ -162,7 +162,7 @@ def log_quality(what: str, record: dict[str, Any], false_alarms: float) -> None:
         "train it on more episodes or for more steps (its settings episodes, epochs, max_steps)"
     )
     if false_alarms > 0 and record["recall"] < LEAST_RECALL:
-        warn_once(
+        logger.warning(
             f"{what}: at most {false_alarms:g} false alarms a view leave it {record['recall']:.1%} "
             f"of completions, so few bonuses are paid; raise its setting false_alarms, or {remedy}"
         )

@@ -92,9 +92,3 @@ def test_accuracy_barely_better_than_chance_is_warned_of(caplog, accuracy, warne
     assert (record.levelno == logging.WARNING) == warned
     assert f"{accuracy:.1%} balanced accuracy" in record.getMessage()
     assert ("train longer" in record.getMessage()) == warned
-
-
-def test_two_runs_with_one_classifier_are_warned_once(caplog):
-    for accuracy in (0.51, 0.51, 0.53):
-        log_accuracy("classifier of open-maze", accuracy, "train longer")
-    assert ["51.0%" in line for line in caplog.messages] == [True, False]
