@@ -46,6 +46,8 @@ def _row(word: str) -> dict[str, Any]:
         after = float(first) * until if float(first) < 1 else float(first)
     except ValueError:
         sys.exit(f"{word} is not RUN,COLUMN,FROM,TO")
+    if until > run.shared_end:
+        sys.exit(f"{word}: {folder} has {run.shared_end:,.0f} frames")
     means = seed_means(run, column, after, until)
     if np.isnan(means).any() or means.size < 2:
         sys.exit(f"{word}: two seeds or more must have measured it within these frames")

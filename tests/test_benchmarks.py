@@ -233,6 +233,7 @@ def test_means_of_columns_are_the_committed_ones(tmp_path, monkeypatch):
         ("results/nowhere,success_rate,0,end", "is not RUN,COLUMN,FROM,TO"),
         ("results/main-finished/unlock-maze-ella,relevance,0,end", "has no column relevance"),
         ("results/main-finished/unlock-maze-ella,success_rate,1,2", "must have measured it"),
+        ("results/main-finished/unlock-maze-ella,success_rate,0,1e9", "has 10,001,920 frames"),
     ],
 )
 def test_means_of_columns_that_are_not_there_are_one_line(words, message, monkeypatch):
