@@ -28,7 +28,7 @@ import jax
 
 import ella
 from ella.durable_files import write_durably
-from ella.errors import InputError, OutOfMemoryError
+from ella.errors import InputError, OutOfMemoryError, writing_to
 from ella.runs.config_file import CONFIG_FILE, write_config
 from ella.runs.metrics import frames_reached
 from ella.settings_table import read_table
@@ -60,12 +60,10 @@ def locked_run(
         # Another process may have started here in the meantime.
         is_new = not _check_usable(directory, resume)
         try:
-            try:
+            with writing_to(directory):
                 if is_new:
                     write_config(directory, spec, settings)
                 _record_provenance(directory, command, together_with, is_new=is_new)
-            except OSError as error:
-                raise InputError(f"cannot write to {directory}: {error.strerror}") from error
             yield
         except OutOfMemoryError:
             if is_new and not has_trained(directory):

@@ -5,8 +5,7 @@ import time
 from ella.runs.log_sinks import AbstractLogSink, headline, print_progress
 from ella.runs.planned_run import PlannedRun
 from ella.training.log_line import LogLine
-
-SECONDS_BETWEEN_LINES = 10.0
+from ella.training.progress import SECONDS_BETWEEN_LINES
 
 
 class ProgressLines(AbstractLogSink):
