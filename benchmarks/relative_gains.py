@@ -1,11 +1,12 @@
 """How many times PPO's area under the success curve does ELLA have, on one task against others?
 
-    python benchmarks/relative_gains.py results/main-8-seeds putnext-maze:60e6 putnext-room:30e6 \
+    python benchmarks/relative_gains.py RUNS[,RUNS...] putnext-maze:60e6 putnext-room:30e6 \
         [--out FILE]
 
-Reads runs of PPO and ELLA and takes of every seed the ratio of the two areas up to the frames
-named. Prints JSON: per task the geometric mean of the ratios and ELLA's success in the last 2 % of
-these frames; and the first task's mean logarithm less each other's, with Welch's 95 % interval.
+Reads runs of PPO and ELLA, each one of every task, and takes of every seed the ratio of the two
+areas up to the frames named. Prints JSON: per task the geometric mean of the ratios and ELLA's
+success in the last 2 % of these frames; and the first task's mean logarithm less each other's, with
+Welch's 95 % interval.
 """
 
 import argparse
@@ -28,11 +29,11 @@ END = 0.02
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", type=Path, help="folder of runs")
+    parser.add_argument("runs", type=_paths, metavar="RUNS", help="folders, with commas between")
     parser.add_argument("tasks", nargs="+", type=_task_and_frames, metavar="TASK:FRAMES")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    runs, warnings = read_runs([arguments.runs])
+    runs, warnings = read_runs(arguments.runs)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     ratios = [log_ratios(runs, task, frames) for task, frames in arguments.tasks]
@@ -57,6 +58,10 @@ def main() -> None:
     print(text, end="")
     if arguments.out is not None:
         write_durably(arguments.out, text)
+
+
+def _paths(word: str) -> list[Path]:
+    return [Path(path) for path in word.split(",")]
 
 
 def _task_and_frames(word: str) -> tuple[str, float]:

@@ -188,7 +188,7 @@ def test_relative_gains_are_those_of_the_areas():
 
 def test_relative_gains_give_the_committed_rows(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    committed = json.loads(Path("results/main-8-seeds/relative-gains.json").read_text())
+    committed = json.loads(Path("results/main-finished/relative-gains.json").read_text())
     words = committed["command"].split()[1:]
     out = tmp_path / "found.json"
     monkeypatch.setattr("sys.argv", [*words[:-1], str(out)])

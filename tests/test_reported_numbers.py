@@ -16,20 +16,20 @@ PAGE = ROOT / "docs" / "reproduction.md"
 MEASURED = RESULTS / "README.md"
 
 AREAS = {
-    "putnext-room": ["main-8-seeds"] * 4,
+    "putnext-room": ["main-finished"] * 3 + ["main-8-seeds"],
     "putnext-maze": ["main-8-seeds", "", "main-8-seeds", "main-8-seeds"],
     "unlock-maze": ["main-finished"] * 3 + ["main-8-seeds"],
-    "openpick-maze": ["main-finished"] * 3 + ["main-8-seeds"],
+    "openpick-maze": ["main-finished"] * 4,
     "combo-maze": ["main-finished"] * 3 + ["main-8-seeds"],
     "sequence-maze": ["main-finished"] * 3 + ["main-8-seeds"],
 }
 """Folders of the runs behind each row, in the order of `METHODS`; '' where there is none."""
 METHODS = ("ppo", "learn", "ella", "ella-solvent")
 ALONE = {
-    "PutNext-Room": ["", "", "evaluation/main-8-seeds-putnext-room-ella.json", "main-8-seeds"],
+    "PutNext-Room": ["main-finished"] * 3 + ["main-8-seeds"],
     "PutNext-Maze": ["main-8-seeds", "main-finished", "main-8-seeds", "main-8-seeds"],
     "Unlock-Maze": ["main-finished"] * 3 + ["main-8-seeds"],
-    "Open&Pick-Maze": ["main-finished"] * 3 + [""],
+    "Open&Pick-Maze": ["main-finished"] * 4,
     "Combo-Maze": ["main-finished"] * 3 + ["main-8-seeds"],
     "Sequence-Maze": ["main-finished"] * 3 + ["main-8-seeds"],
 }
@@ -183,7 +183,9 @@ def assert_cells(stated: list[str], result: GroupResult) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("task", ["unlock-maze", "openpick-maze", "combo-maze", "sequence-maze"])
+@pytest.mark.parametrize(
+    "task", ["putnext-room", "unlock-maze", "openpick-maze", "combo-maze", "sequence-maze"]
+)
 def test_finished_runs_are_what_the_results_say(task):
     rows = {
         row[0].split(",")[0]: row[1:]
@@ -200,7 +202,9 @@ def test_finished_runs_are_what_the_results_say(task):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("task", ["unlock-maze", "openpick-maze", "combo-maze"])
+@pytest.mark.parametrize(
+    "task", ["putnext-room", "unlock-maze", "openpick-maze", "combo-maze", "sequence-maze"]
+)
 @pytest.mark.parametrize(("cells", "variant"), [("raw", "paper"), ("one-hot", "onehot")])
 def test_runs_from_either_cells_are_what_the_results_say(task, cells, variant):
     rows = table(MEASURED, "## Cells")
