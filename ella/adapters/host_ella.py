@@ -24,7 +24,7 @@ from ella.array_file import (
     replace_arrays,
     save_arrays,
 )
-from ella.errors import InputError
+from ella.errors import InputError, writing_to
 from ella.measurement import Measurements
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import EllaShaper, EllaState, EpisodeLedger
@@ -314,7 +314,7 @@ class HostElla:
             "schedule": self._schedule.counts(),
             "updates": self._updates,
         }
-        try:
+        with writing_to(Path(path)):
             save_arrays(
                 Path(path),
                 named_arrays(self._lasting()),
@@ -322,8 +322,6 @@ class HostElla:
                 version=FORMAT_VERSION,
                 table=table,
             )
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}") from error
 
     def load(self, path: Path | str) -> None:
         """Take what another one with the same low-level instructions and sizes has saved. Its

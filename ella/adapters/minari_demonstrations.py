@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Key, UInt8
 
 from ella.durable_files import UNFINISHED
-from ella.errors import InputError
+from ella.errors import InputError, writing_to
 from ella.world.environment import Environment, make
 from ella.world.expert import Solutions, solve
 from ella.world.state import State, Timestep
@@ -129,11 +129,9 @@ def _check_room(folder: Path, episodes: list[EpisodeBuffer], path: Path) -> None
     more = len(episodes) * BYTES_PER_EPISODE + steps * BYTES_PER_STEP
     trial = folder / "room"
     try:
-        with trial.open("wb") as file:
+        with writing_to(path), trial.open("wb") as file:
             file.seek(sum(one.stat().st_size for one in folder.rglob("*.hdf5")))
             file.write(bytes(more))
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
     finally:
         trial.unlink(missing_ok=True)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ella.adapters.trained_judge import JudgeSettings, TrainedJudge
 from ella.array_file import DamagedFileError, load_arrays, save_arrays
-from ella.errors import InputError
+from ella.errors import InputError, writing_to
 
 KIND = "RecordedExamples"
 FORMAT_VERSION = 1
@@ -58,10 +58,8 @@ class RecordedExamples:
         arrays = {"labels": self.labels, "known": self.known, "episodes": self.episodes}
         arrays |= {OBSERVATION + name: part for name, part in self.observations.items()}
         table = {"instructions": self.instructions}
-        try:
+        with writing_to(Path(path)):
             save_arrays(Path(path), arrays, kind=KIND, version=FORMAT_VERSION, table=table)
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}") from error
 
     @classmethod
     def load(cls, *paths: Path | str) -> "RecordedExamples":

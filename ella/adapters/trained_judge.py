@@ -28,7 +28,7 @@ from ella.array_file import (
     replace_arrays,
     save_arrays,
 )
-from ella.errors import InputError
+from ella.errors import InputError, writing_to
 from ella.setting_checks import require_at_least, require_positive
 
 logger = logging.getLogger(__name__)
@@ -185,10 +185,8 @@ class TrainedJudge:
             },
         }
         arrays = named_arrays(eqx.filter(self._network, eqx.is_array))
-        try:
+        with writing_to(Path(path)):
             save_arrays(Path(path), arrays, kind=KIND, version=FORMAT_VERSION, table=table)
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}") from error
 
     @classmethod
     def load(cls, path: Path | str) -> "TrainedJudge":

@@ -120,7 +120,9 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(root, tmp_path, capfd):
     with files_of_at_most(200_000):
         assert main(["demos", TASK, *words]) == 2
     error = capfd.readouterr().err.splitlines()
-    assert error[-1] == f"ella: cannot write {tmp_path}/out/ella/{TASK}/expert-v0: File too large"
+    assert (
+        error[-1] == f"ella: cannot write to {tmp_path}/out/ella/{TASK}/expert-v0: File too large"
+    )
     assert not (tmp_path / "out").exists()
 
 
