@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -99,6 +99,10 @@ def evaluate(
     level_key, action_key = jax.random.split(held_out_key(seed))
     played: list[tuple[Any, Any, Any]] = []
     progress = _Progress()
+
+    def tell(before: int, ended: int) -> None:
+        progress(min(before + ended, episodes), episodes)
+
     for index in range(-(-episodes // batch)):
         levels = _levels(env, batch, jax.random.fold_in(level_key, index))
         key = jax.random.fold_in(action_key, index)
@@ -106,10 +110,10 @@ def evaluate(
             greedy = np.bool_(mode == "greedy")
             found = _play(env, policy.network, policy.statistics, levels, key, greedy)
         else:
-            found = _play_in_minigrid(env, mode, policy, levels, key)
+            found = _play_in_minigrid(env, mode, policy, levels, key, partial(tell, index * batch))
         # Waits for the device, so that progress tells of episodes that have ended.
         played.append(jax.device_get(found))
-        progress(min((index + 1) * batch, episodes), episodes)
+        tell(index * batch, batch)
     success, reward, length = (
         np.concatenate(parts)[:episodes] for parts in zip(*played, strict=True)
     )
@@ -211,9 +215,15 @@ def _decide(
 
 
 def _play_in_minigrid(
-    env: Environment, mode: Mode, policy: Policy, levels: State, key: PRNGKeyArray
+    env: Environment,
+    mode: Mode,
+    policy: Policy,
+    levels: State,
+    key: PRNGKeyArray,
+    tell: Callable[[int], None],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As `_play`, but the levels are played in minigrid from minigrid's own observations."""
+    """As `_play`, but the levels are played in minigrid from minigrid's own observations. `tell` is
+    called after every step with how many of the episodes have ended."""
     from ella.adapters.minigrid_bridge import minigrid_environment
 
     count = levels.step_count.shape[0]
@@ -249,4 +259,5 @@ def _play_in_minigrid(
             length[index] += 1
             done[index] = terminated or truncated
         time += 1
+        tell(int(done.sum()))
     return success, reward, length

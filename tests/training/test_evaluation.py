@@ -65,6 +65,18 @@ def test_minigrid_plays_the_same_episodes(mode):
         assert len(set(here.length.tolist())) > 1
 
 
+def test_progress_in_minigrid_is_logged_within_a_batch(monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "ella")
+    monkeypatch.setattr(evaluation, "SECONDS_BETWEEN_LINES", 0.0)
+    played = evaluate(a_policy("goto-small"), 4, mode="sampled", backend="minigrid")
+    ended = [line.split(" ")[0] for line in caplog.messages]
+    # Of steps after which all have ended there is one, of which nothing is logged.
+    lengths = sorted(played.length.tolist())
+    expected = [sum(length <= step for length in lengths) for step in range(1, lengths[-1])]
+    assert ended == [f"{count}/4" for count in expected]
+    assert len(set(expected)) > 1
+
+
 def test_evaluation_refuses_nonsense():
     with pytest.raises(InputError, match="episodes must be >= 1, got 0"):
         evaluate(a_policy(), 0)
