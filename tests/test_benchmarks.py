@@ -37,6 +37,7 @@ classifier_spread = import_module("classifier_spread")
 column_means = import_module("column_means")
 differences = import_module("differences")
 kernel_cases = import_module("kernel_cases")
+largest_falls = import_module("largest_falls")
 network_kernels = import_module("network_kernels")
 paid_steps = import_module("paid_steps")
 plain_kernels = import_module("plain_kernels")
@@ -225,6 +226,26 @@ def test_means_of_columns_are_the_committed_ones(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", [script, *words[:-1], str(out)])
     column_means.main()
     assert json.loads(out.read_text())["rows"] == committed["rows"]
+
+
+def test_largest_falls_are_the_committed_ones(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    committed = json.loads(Path("results/lambda/largest-falls.json").read_text())
+    script, *words = committed["command"].split()[1:]
+    out = tmp_path / "found.json"
+    monkeypatch.setattr("sys.argv", [script, *words[:-1], str(out)])
+    largest_falls.main()
+    assert json.loads(out.read_text()) | {"command": ""} == committed | {"command": ""}
+
+
+def test_the_largest_fall_is_from_the_best_window_before():
+    frames = np.arange(1.0, 9.0)
+    success = np.array([0.2, 0.4, 0.9, 0.7, np.nan, 0.5, 0.6, 0.4])
+    # Windows of two lines: 0.3, 0.8, 0.5, 0.5; the rise before the best is no fall.
+    series = Series(frames, {SUCCESS: success})
+    assert largest_falls.largest_fall(series, 8, 2) == pytest.approx(0.3)
+    assert largest_falls.largest_fall(series, 4, 2) == 0
+    assert np.isnan(largest_falls.largest_fall(series, 8, 1))
 
 
 @pytest.mark.parametrize(
