@@ -2,15 +2,16 @@
 
     python benchmarks/classifier_spread.py RUN RUN... --frames 10e6 [--against OTHER] [--out FILE]
 
-Each run is one method on one task with several seeds that share a termination classifier, a
+Each run is one method on one task with the same seeds, which share a termination classifier, a
 different one in every run. Takes of every seed the area under the success curve up to the frames
-named and splits their variance into that of classifiers and that of seeds (one-way random effects).
-Prints JSON: the mean area of each run, the two standard deviations (areas lie within 0 and 1), that
-of classifiers with its 95 % interval (of the ratio of variances, by the F distribution), and the
+named and splits their variance into that of classifiers, that of seeds (the same levels and initial
+network, whatever the classifier) and the rest (random effects of both, without interaction). Prints
+JSON: the mean area of each run, the three standard deviations (areas lie within 0 and 1), that of
+classifiers with its 95 % interval (of the ratio of variances, by the F distribution), and the
 p-value of "classifiers make no difference". With `--against`, a run of a method without such a
-classifier, also by how much the mean area over classifiers exceeds its mean over seeds, with
-Welch's 95 % interval: each classifier's mean counts once, so the interval covers the choice of the
-classifier.
+classifier, also by how much the mean area exceeds that run's, with a 95 % interval that covers the
+choice of the classifier as well as that of the seeds (t distribution, Satterthwaite's degrees of
+freedom).
 """
 
 import argparse
@@ -21,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from relative_gains import difference
 from scipy import stats
 
 from ella.durable_files import write_durably
+from ella.intervals import Interval
 from ella.report.runs import Run, read_runs
 from ella.report.series import SUCCESS
 from ella.report.statistics import area_under_curve
@@ -40,9 +41,9 @@ def main() -> None:
     runs = _read(arguments.runs)
     if len({run.path.resolve() for run in runs}) < len(runs):
         sys.exit("each run must be given once")
-    kinds = {(run.task, run.method, len(run.series)) for run in runs}
+    kinds = {(run.task, run.method, tuple(run.series)) for run in runs}
     if len(runs) < 2 or len(kinds) > 1 or len(runs[0].series) < 2:
-        sys.exit("give two runs or more of one task and method, with as many seeds, at least two")
+        sys.exit("give two runs or more of one task and method with the same seeds, at least two")
     areas = np.array([_areas(run, arguments.frames) for run in runs])
     result = {
         "command": "python benchmarks/classifier_spread.py " + " ".join(sys.argv[1:]),
@@ -59,7 +60,7 @@ def main() -> None:
         result["against"] = {
             "run": str(arguments.against),
             "area": float(beside.mean()),
-            "difference": vars(difference(areas.mean(1), beside)),
+            "difference": vars(lead(areas, beside)),
         }
     text = json.dumps(result, indent=1) + "\n"
     print(text, end="")
@@ -86,27 +87,59 @@ def _areas(run: Run, frames: float) -> np.ndarray:
     return np.array([area_under_curve(x, y[None], frames)[0] for x, y in curves])
 
 
-def spread(areas: np.ndarray) -> dict[str, Any]:
-    """Standard deviations of classifiers and of seeds, from areas [classifiers, seeds]."""
+def mean_squares(areas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of classifiers, of seeds and of the rest, and their degrees of freedom: float[3] each, from
+    areas [classifiers, seeds]."""
     classifiers, seeds = areas.shape
-    degrees = (classifiers - 1, classifiers * (seeds - 1))
-    between = seeds * areas.mean(1).var(ddof=1)
-    within = areas.var(1, ddof=1).mean()
-    ratio = between / within
+    of_classifiers, of_seeds = areas.mean(1), areas.mean(0)
+    rest = areas - of_classifiers[:, None] - of_seeds + areas.mean()
+    degrees = np.array([classifiers - 1, seeds - 1, (classifiers - 1) * (seeds - 1)])
+    squares = [
+        seeds * of_classifiers.var(ddof=1),
+        classifiers * of_seeds.var(ddof=1),
+        (rest**2).sum() / degrees[2],
+    ]
+    return np.array(squares), degrees
 
-    def deviation(ratio: float) -> float:
-        return float(np.sqrt(max(0.0, (ratio - 1) / seeds * within)))
+
+def spread(areas: np.ndarray) -> dict[str, Any]:
+    """Standard deviations of classifiers, of seeds and of the rest, from areas [classifiers,
+    seeds]."""
+    (between, of_seeds, rest), (classifiers, _, remaining) = mean_squares(areas)
+    ratio, degrees = between / rest, (classifiers, remaining)
+
+    def deviation(ratio: float, count: int) -> float:
+        return float(np.sqrt(max(0.0, (ratio - 1) / count * rest)))
+
+    def of_classifiers(ratio: float) -> float:
+        return deviation(ratio, areas.shape[1])
 
     return {
-        "seeds_of_each": seeds,
-        "deviation_of_seeds": float(np.sqrt(within)),
+        "seeds_of_each": areas.shape[1],
+        "deviation_of_seeds": deviation(of_seeds / rest, areas.shape[0]),
+        "deviation_of_the_rest": float(np.sqrt(rest)),
         "deviation_of_classifiers": {
-            "value": deviation(ratio),
-            "low": deviation(ratio / stats.f.ppf(0.975, *degrees)),
-            "high": deviation(ratio / stats.f.ppf(0.025, *degrees)),
+            "value": of_classifiers(ratio),
+            "low": of_classifiers(ratio / stats.f.ppf(0.975, *degrees)),
+            "high": of_classifiers(ratio / stats.f.ppf(0.025, *degrees)),
         },
         "p": float(stats.f.sf(ratio, *degrees)),
     }
+
+
+def lead(areas: np.ndarray, others: np.ndarray) -> Interval:
+    """By how much the mean of areas [classifiers, seeds] exceeds that of another method's [seeds],
+    both the classifiers and the seeds being a choice."""
+    squares, degrees = mean_squares(areas)
+    # The rest is in both mean squares, and counts once.
+    parts = np.array([1.0, 1.0, -1.0]) * squares / areas.size
+    of_areas = max(parts.sum(), parts[:2].max())
+    of_others = others.var(ddof=1) / len(others)
+    uncertain = np.append(parts**2 / degrees, of_others**2 / (len(others) - 1))
+    total = of_areas + of_others
+    half = stats.t.ppf(0.975, total**2 / uncertain.sum()) * np.sqrt(total)
+    value = float(areas.mean() - others.mean())
+    return Interval(value, value - float(half), value + float(half))
 
 
 if __name__ == "__main__":
