@@ -275,6 +275,24 @@ def test_differences_of_final_policies_are_those_of_the_verdicts():
             assert cell == found[f"{task}-ella", f"{task}-{other}", mode]
 
 
+def test_the_spread_between_classifiers_is_the_committed_one():
+    lines = PAGE.read_text().split("- **One termination classifier**", 1)[1].splitlines()
+    rows = [line for line in lines if "results/classifiers/spread" in line]
+    assert len(rows) == 4
+    for line in rows:
+        name, areas, deviation, p, rest, lead = (cell for cell in line.strip(" |").split(" | "))
+        file = re.findall(r"spread[a-z-]*\.json", name)[0]
+        found = json.loads((RESULTS / "classifiers" / file).read_text())
+        assert f", {found['frames'] / 1e6:g} (" in name
+        assert numbers(areas) == [round(100 * area, 1) for area in found["areas"].values()]
+        of_classifiers = found["deviation_of_classifiers"].values()
+        assert numbers(deviation) == [round(100 * value, 1) for value in of_classifiers]
+        assert float(p) == float(f"{found['p']:.{len(p.split('.')[1])}f}")
+        others = (found["deviation_of_seeds"], found["deviation_of_the_rest"])
+        assert numbers(rest) == [round(100 * value, 1) for value in others]
+        assert lead == percent(found["against"]["difference"])
+
+
 def test_the_page_states_the_means_of_columns():
     text = " ".join(PAGE.read_text().split())
     few = float(re.findall(r"([\d.]+) % or fewer on the other tasks", text)[0])
