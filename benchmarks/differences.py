@@ -2,7 +2,8 @@
 
     python benchmarks/differences.py RUN,OTHER[,FRAMES] ... [--out FILE]
 
-Compares each pair up to the frames named, or all that both have. Prints JSON: means over seeds of
+Each is a run, or a folder of runs that differ in their seeds alone and count as one. Compares each
+pair up to the frames named, or all that both have. Prints JSON: means over seeds of
 the area under the success curve, of success in the last tenth of the frames, of the area under the
 curve of the return and, where both runs ended at these frames and were evaluated, of what their
 final policies solve alone; of each the first run's less the second's with Welch's 95 % interval and
@@ -15,6 +16,7 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,29 @@ def main() -> None:
         write_durably(arguments.out, text)
 
 
+@dataclass(frozen=True)
+class Experiment:
+    """A run, or several of other seeds."""
+
+    path: str
+    runs: tuple[Run, ...]
+
+    @property
+    def seeds(self) -> list[int]:
+        return [seed for run in self.runs for seed in run.series]
+
+    @property
+    def shared_end(self) -> float:
+        """Frames that all seeds have."""
+        return min(run.shared_end for run in self.runs)
+
+    def found(self, frames: float) -> dict[str, np.ndarray]:
+        """By name float[seeds] of what all runs measured up to these frames."""
+        parts = [{**measures(run, frames), **alone(run, frames)} for run in self.runs]
+        names = [name for name in parts[0] if all(name in part for part in parts)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
+
 def measures(run: Run, frames: float) -> dict[str, np.ndarray]:
     """By name float[seeds]."""
     series = list(run.series.values())
@@ -95,27 +120,33 @@ def _returns(folder: Path, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return found[:, 0], found[:, 1]
 
 
-def _pair(word: str) -> tuple[Run, Run, float]:
+def _pair(word: str) -> tuple[Experiment, Experiment, float]:
     paths, frames = word.split(",")[:2], [float(number) for number in word.split(",")[2:]]
     # One by one: of runs with the same settings and seeds a reader keeps one.
-    found = [run for path in paths for run in read_runs([Path(path)])[0]]
-    if len(found) != 2 or len(frames) > 1 or found[0].task != found[1].task:
+    found = [Experiment(path, tuple(read_runs([Path(path)])[0])) for path in paths]
+    each_is_one = all(one.runs for one in found) and not any(
+        run.identity != one.runs[0].identity for one in found for run in one.runs
+    )
+    if len(found) != 2 or len(frames) > 1 or not each_is_one or len(tasks_of(found)) > 1:
         raise argparse.ArgumentTypeError(
             f"{word} does not name two runs of one task and at most one number of frames"
         )
-    if min(len(run.series) for run in found) < 2:
+    if min(len(one.seeds) for one in found) < 2:
         raise argparse.ArgumentTypeError(f"{word}: an interval needs two seeds or more of each")
-    return found[0], found[1], min(*frames, *(run.shared_end for run in found))
+    return found[0], found[1], min(*frames, *(one.shared_end for one in found))
 
 
-def _row(run: Run, other: Run, frames: float) -> dict[str, Any]:
-    ours, theirs = ({**measures(one, frames), **alone(one, frames)} for one in (run, other))
-    seeds, others = list(run.series), list(other.series)
-    shared = sorted(run.series.keys() & other.series.keys())
-    mine = [seeds.index(seed) for seed in shared]
-    same = [others.index(seed) for seed in shared]
+def tasks_of(experiments: Sequence[Experiment]) -> set[str]:
+    return {run.task for one in experiments for run in one.runs}
+
+
+def _row(one: Experiment, other: Experiment, frames: float) -> dict[str, Any]:
+    ours, theirs = one.found(frames), other.found(frames)
+    shared = sorted({*one.seeds} & {*other.seeds})
+    mine = [one.seeds.index(seed) for seed in shared]
+    same = [other.seeds.index(seed) for seed in shared]
     return {
-        "runs": [str(run.path), str(other.path)],
+        "runs": [one.path, other.path],
         "frames": frames,
         **{name: compared(ours[name], theirs[name], mine, same) for name in ours if name in theirs},
     }

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from ella.networks.actor_critic import ActorCritic
 from ella.offline.false_alarms import ACTIONS, random_episodes
 from ella.offline.settings import TerminationTrainingSettings
 from ella.offline.termination import find_termination, untrained_termination
-from ella.report.runs import Run
+from ella.report.runs import Run, read_runs
 from ella.report.series import SUCCESS, Series
 from ella.runs.config_file import write_config
 from ella.shaping.low_level import low_level_tasks
@@ -282,10 +283,27 @@ def test_pairs_are_the_seeds_that_both_runs_have():
     assert alike["paired"]["p"] is None
 
 
+def test_runs_of_other_seeds_count_as_one_run():
+    (run,), _ = read_runs([ROOT / "results/main-finished/unlock-maze-ella"])
+    parts = tuple(
+        replace(run, series={seed: run.series[seed] for seed in seeds})
+        for seeds in ((0, 1, 2), (3, 4, 5, 6, 7))
+    )
+    whole, divided = (differences.Experiment("", runs) for runs in ((run,), parts))
+    assert divided.seeds == whole.seeds == list(range(8))
+    assert divided.shared_end == whole.shared_end
+    found, expected = (one.found(one.shared_end) for one in (divided, whole))
+    assert found.keys() == expected.keys() > {"area", "alone_sampled"}
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+
+
 @pytest.mark.parametrize(
     ("pair", "message"),
     [
         ("unlock-maze-ella", "does not name two runs"),
+        (".,unlock-maze-ella", "does not name two runs"),
+        ("nowhere,unlock-maze-ella", "does not name two runs"),
         ("unlock-maze-ella,combo-maze-ella", "does not name two runs of one task"),
         ("unlock-maze-ella,unlock-maze-ppo,many", "invalid"),
     ],
