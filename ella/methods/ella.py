@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ella.errors import InputError
 from ella.methods.method import BuildContext, Column, Method, Panels
 from ella.methods.registry import register
 from ella.offline.settings import TerminationTrainingSettings
@@ -103,6 +104,9 @@ class EllaMethod(Method):
     by default."""
     termination: TerminationTrainingSettings = field(default_factory=TerminationTrainingSettings)
     """The termination classifier, trained offline."""
+    own_classifier: bool = False
+    """Whether the run's random seed is added to the classifier's. Runs of one seed each then have
+    classifiers of their own, and intervals over them cover that choice too."""
     examples: Path | None = None
     """File of labelled examples to train the termination classifier from, instead of the expert."""
 
@@ -117,6 +121,14 @@ class EllaMethod(Method):
         steps = self.optimal_steps or min(OPTIMAL_STEPS.get(task.name, longest), longest)
         completions = self.max_completions or count
         return replace(self, bonus=bonus, optimal_steps=steps, max_completions=completions)
+
+    def check_seeds(self, seeds: int) -> None:
+        if self.own_classifier and seeds > 1:
+            raise InputError(
+                f"the {seeds} seeds of a run share its termination classifier; for classifiers of "
+                f"their own (--{self.name}.own-classifier) train runs of one seed: --seeds 1 "
+                "--seed N"
+            )
 
     def usual_bonus(self, task: "Task") -> float:
         """Lambda where none is named: the paper's."""
@@ -139,9 +151,12 @@ class EllaMethod(Method):
         method, task, ppo = self.resolved(context.task), context.task, context.ppo
         if context.trained and (warning := method.bound_warning(task, ppo)):
             logger.warning(warning)
+        offline = method.termination
+        if method.own_classifier:
+            offline = replace(offline, seed=offline.seed + context.seeds[0])
         termination = find_termination(
             low_level_tasks(task, method.low_level),
-            method.termination,
+            offline,
             examples=method.examples,
             trained=context.trained,
         )

@@ -31,6 +31,8 @@ class BuildContext:
     only_judges: bool = False
     """On where nothing will be trained and what the shaper has learned will be put in: what only
     training needs may be left out."""
+    seeds: tuple[int, ...] = (0,)
+    """Random seeds of the agents that the shaper is for."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,10 @@ class Method(ABC):
         """These settings with every default that depends on the task filled in."""
         return self
 
+    def check_seeds(self, seeds: int) -> None:
+        """Refuse these settings for a run of so many seeds."""
+        return
+
     @property
     def parts(self) -> "tuple[Method, ...]":
         """The methods of a sum, or this one alone."""
@@ -135,6 +141,10 @@ class MethodSum(Method):
 
     def resolved(self, task: "Task") -> "MethodSum":
         return MethodSum(tuple(part.resolved(task) for part in self.summands))
+
+    def check_seeds(self, seeds: int) -> None:
+        for part in self.summands:
+            part.check_seeds(seeds)
 
     def build(self, context: BuildContext) -> "AbstractRewardShaper":
         from ella.shaping.shaper import Sum

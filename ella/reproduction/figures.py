@@ -77,6 +77,12 @@ def _classifier(task: str, seed: int) -> Row:
     return Row(task, "ella", f"classifier{seed}", {"ella": {"termination": {"seed": seed}}})
 
 
+def _own_classifier(task: str, seed: int) -> Row:
+    """One seed of several, each with its own termination classifier."""
+    changes = {"seeds": 1, "seed": seed, "ella": {"own_classifier": True}}
+    return Row(task, "ella", f"own-classifier{seed}", changes)
+
+
 def _raw_cells(task: str, method: str) -> Row:
     return Row(task, method, "raw-cells", {"ppo": {"network": {"variant": "paper"}}})
 
@@ -140,9 +146,6 @@ def _tuned_ride(task: str, coefficient: float) -> Row:
     changes = {"coefficient": coefficient, **RIDE_THAT_LEARNS}
     return Row(task, "ride", f"tuned-coefficient{coefficient:g}", {"ride": changes})
 
-
-OTHER_CLASSIFIERS = {"unlock-maze": (1, 2, 3), "openpick-maze": (1, 2, 3), "putnext-room": (1, 2)}
-"""By task, random seeds of termination classifiers besides the usual one."""
 
 ABLATED_ON = ("unlock-maze", "openpick-maze", "combo-maze")
 
@@ -218,10 +221,14 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
         ),
         "classifiers": Figure(
             "Termination classifiers of other random seeds",
-            tuple(
-                row
-                for task, seeds in OTHER_CLASSIFIERS.items()
-                for row in (Row(task, "ella"), *(_classifier(task, seed) for seed in seeds))
+            (
+                *_crossed(("unlock-maze", "openpick-maze", "putnext-room"), ("ella",)),
+                *(
+                    _classifier(task, seed)
+                    for task in ("unlock-maze", "openpick-maze")
+                    for seed in (1, 2, 3)
+                ),
+                *(_own_classifier("putnext-room", seed) for seed in range(8)),
             ),
         ),
         "cells": Figure(

@@ -35,7 +35,8 @@ def build_shaper(
     training alone needs (`ella.methods.method.BuildContext`)."""
     trained_task = settings.trained_task(task)
     method = settings.method.resolved(trained_task)
-    return method.build(BuildContext(trained_task, settings.ppo, trained, only_judges))
+    context = BuildContext(trained_task, settings.ppo, trained, only_judges, settings.seed_numbers)
+    return method.build(context)
 
 
 def training_environment(task: TaskSpec, settings: TrainingSettings) -> Environment:

@@ -95,6 +95,7 @@ class TrainingSettings:
 
     def resolved(self, task: "TaskSpec") -> "TrainingSettings":
         """These settings with every default that depends on the task filled in."""
+        self.method.check_seeds(self.seeds)
         return replace(self, method=self.method.resolved(self.trained_task(task)))
 
     def trained_task(self, target: "TaskSpec") -> "Task":

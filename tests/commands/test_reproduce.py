@@ -19,6 +19,8 @@ from ella.reproduction.figures import (
     planned_runs,
 )
 from ella.reproduction.local_launcher import groups_of
+from ella.runs.identity import identity
+from ella.runs.training_run import can_train_together
 from ella.settings_table import flat, to_json
 
 
@@ -55,6 +57,16 @@ def test_rows_change_what_their_figure_is_about(tmp_path):
     before, after = (flat(to_json(run.resolved().settings)) for run in (onehot, raw))
     assert {name for name in before if before[name] != after[name]} == {"ppo.network.variant"}
     assert raw.settings.ppo.network.variant == "paper"
+
+
+def test_agents_with_classifiers_of_their_own_are_one_experiment_and_one_program(tmp_path):
+    runs = planned_runs("classifiers", "short", tmp_path, only_runs=["*own*"])
+    seeds = [run.resolved().settings.seed_numbers for run in runs]
+    assert seeds == [(seed,) for seed in range(8)]
+    assert all(can_train_together(runs[0], run) for run in runs)
+    one, *others = (identity(run.spec, run.settings) for run in runs)
+    for other in others:
+        assert {name for name in one if one[name] != other[name]} == {"seed"}
 
 
 def test_the_page_states_the_size_of_the_whole_list(tmp_path):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import equinox as eqx
 import pytest
 
 import ella
@@ -149,3 +150,29 @@ def test_preset_small_is_small_offline_too(preset):
         assert small.episodes <= paper.episodes / 7
         assert small.epochs <= paper.epochs / 5
         assert small.network.width <= paper.network.width / 4
+
+
+def test_agents_that_would_share_a_classifier_of_their_own_are_refused():
+    method = ella.ELLA(own_classifier=True)
+    for chosen in (method, method + ella.RIDE()):
+        settings = TrainingSettings(method=chosen, seeds=2)
+        with pytest.raises(InputError, match=r"the 2 seeds of a run share .* --seeds 1 --seed N"):
+            settings.resolved(find("putnext-room"))
+        replace(settings, seeds=1).resolved(find("putnext-room"))
+
+
+@pytest.mark.thorough
+def test_a_classifier_of_its_own_is_that_of_the_runs_seed(tmp_path, monkeypatch):
+    monkeypatch.setenv("ELLA_CACHE", str(tmp_path))
+    usual = presets.find("smoke", "ella")
+
+    def classifier(seed: int, **changes):
+        method = replace(usual.method, **changes)
+        settings = replace(usual, seeds=1, seed=seed, method=method)
+        return build_shaper(find("putnext-room"), settings).termination
+
+    own = [classifier(seed, own_classifier=True) for seed in (0, 1)]
+    assert not eqx.tree_equal(*own)
+    shared = classifier(3, termination=replace(usual.method.termination, seed=1))
+    assert eqx.tree_equal(own[1], shared)
+    assert len([path for path in tmp_path.iterdir() if path.suffix != ".lock"]) == 2
