@@ -82,7 +82,7 @@ class PartEncoder(eqx.Module):
     mean: Float[Array, "..."]
     """Of the numbers learned from: one for a picture, one for each place of anything else."""
     spread: Float[Array, "..."]
-    """Their standard deviation."""
+    """Their standard deviation; 1 where they never differ."""
     convolutions: tuple[eqx.nn.Conv2d, ...]
     size: int = eqx.field(static=True)
     """Of the vector."""
@@ -108,13 +108,15 @@ class PartEncoder(eqx.Module):
         self.size = channels * height * width
 
     def standardised(self, examples: np.ndarray) -> "PartEncoder":
-        """The same with the mean and spread of examples [N, ...]."""
+        """The same with the mean and spread of examples [N, ...]. What never differs among them
+        and does later is not blown up."""
         if self.part.coding == "codes":
             return self
         axes = None if self.part.is_picture else 0
         mean = np.mean(examples, axis=axes, dtype=np.float64)
         spread = np.std(examples, axis=axes, dtype=np.float64)
-        found = (jnp.asarray(mean, jnp.float32), jnp.asarray(np.maximum(spread, 1e-6), jnp.float32))
+        spread = np.where(spread > 1e-6, spread, 1.0)
+        found = (jnp.asarray(mean, jnp.float32), jnp.asarray(spread, jnp.float32))
         return eqx.tree_at(lambda encoder: (encoder.mean, encoder.spread), self, found)
 
     def __call__(self, example: Array | np.ndarray) -> Float[Array, " size"]:

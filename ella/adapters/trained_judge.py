@@ -37,6 +37,9 @@ KIND = "TrainedJudge"
 FORMAT_VERSION = 1
 POOR_ACCURACY = 0.75
 """Balanced accuracy below which a warning is logged."""
+LARGEST_GRADIENT = 1.0
+"""Gradients are scaled down to this norm. A number that is nearly always the same is standardised
+to huge values the few times it is not, and one such batch could spoil the rest of training."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +225,9 @@ def _trained(
     settings: JudgeSettings,
     random: np.random.Generator,
 ) -> JudgeNetwork:
-    optimiser = optax.adam(settings.learning_rate)
+    optimiser = optax.chain(
+        optax.clip_by_global_norm(LARGEST_GRADIENT), optax.adam(settings.learning_rate)
+    )
     state = optimiser.init(eqx.filter(network, eqx.is_inexact_array))
     for _ in range(settings.steps):
         rows, instructions, labels = examples.balanced_batch(settings.batch, random)

@@ -75,6 +75,17 @@ def test_it_learns_minigrids_states_from_pictures(judge, played):
     assert np.mean(right) > 0.95
 
 
+def test_numbers_that_never_differed_are_no_surprise():
+    """A place that nobody stood on among the examples."""
+    random = np.random.default_rng(0)
+    seen = np.concatenate([random.normal(size=(400, 2)), np.full((400, 1), 0.3)], axis=1)
+    judge = TrainedJudge.fit(seen, ["right of the middle"], seen[:, :1] > 0, settings=QUICK)
+    elsewhere = seen + np.array([0.0, 0.0, 0.5])
+    truth = seen[:, :1] > 0
+    assert (judge(seen) == truth).mean() > 0.95
+    assert (judge(elsewhere) == truth).mean() > 0.9
+
+
 def test_it_serves_host_ella(judge):
     host = HostElla(judge.instructions, judge, max_instructions=4, bonus_share=0.1)
     env = ShapedEnv(door_key(), host)
