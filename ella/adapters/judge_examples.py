@@ -159,6 +159,13 @@ def measured_quality(examples: LabelledExamples, judged: np.ndarray) -> JudgeQua
     )
 
 
+def recall_of_each(examples: LabelledExamples, judged: np.ndarray) -> np.ndarray:
+    """[L] of judgements bool[held-out rows, L]: the share of the held-out labels 1 judged 1; nan
+    where there are none."""
+    shown = (examples.known & examples.labels)[examples.held_out]
+    return np.array([_share(judged[:, i], shown[:, i]) for i in range(shown.shape[1])])
+
+
 def _share(judged: np.ndarray, among: np.ndarray) -> float:
     return float(judged[among].mean()) if among.any() else float("nan")
 

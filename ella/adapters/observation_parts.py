@@ -15,7 +15,9 @@ from ella.errors import InputError
 Coding = Literal["codes", "numbers"]
 """codes: small integers that name things, read one-hot. numbers: magnitudes, standardised."""
 MAX_CODE = 31
-"""Integers up to this one are codes."""
+"""Integers up to this one are codes in arrays."""
+MAX_SINGLE_CODE = 4095
+"""And where an observation is, or has as a part, a single integer, as those of Discrete spaces."""
 LARGEST_MAP = 8
 """Pictures are halved until they are no larger than this."""
 
@@ -69,7 +71,8 @@ def describe(array: np.ndarray) -> Part:
     """How examples like these [N, ...] are read."""
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise InputError("observations must be finite numbers")
-    if array.dtype.kind in "biu" and array.min() >= 0 and array.max() <= MAX_CODE:
+    largest = MAX_CODE if array.ndim > 1 else MAX_SINGLE_CODE
+    if array.dtype.kind in "biu" and array.min() >= 0 and array.max() <= largest:
         return Part(array.shape[1:], "codes", int(array.max()) + 1)
     return Part(array.shape[1:], "numbers", 0)
 
@@ -115,7 +118,8 @@ class PartEncoder(eqx.Module):
         axes = None if self.part.is_picture else 0
         mean = np.mean(examples, axis=axes, dtype=np.float64)
         spread = np.std(examples, axis=axes, dtype=np.float64)
-        spread = np.where(spread > 1e-6, spread, 1.0)
+        differs = np.min(examples, axis=axes) != np.max(examples, axis=axes)
+        spread = np.where(differs, spread, 1.0)
         found = (jnp.asarray(mean, jnp.float32), jnp.asarray(spread, jnp.float32))
         return eqx.tree_at(lambda encoder: (encoder.mean, encoder.spread), self, found)
 
@@ -127,7 +131,9 @@ class PartEncoder(eqx.Module):
             codes = jax.nn.one_hot(values.astype(jnp.int32), part.num_codes)
             read = codes.reshape(*values.shape[:-1], -1)
         else:
-            read = (values.astype(jnp.float32) - self.mean) / self.spread
+            # Measured, not trained.
+            mean, spread = jax.lax.stop_gradient((self.mean, self.spread))
+            read = (values.astype(jnp.float32) - mean) / spread
         if not part.is_picture:
             return read.reshape(-1)
         maps = jnp.moveaxis(read, -1, 0)

@@ -18,6 +18,7 @@ from ella.adapters.judge_examples import (
     LabelledExamples,
     labelled_examples,
     measured_quality,
+    recall_of_each,
 )
 from ella.adapters.observation_parts import Part, PartEncoder, describe, numeric_parts
 from ella.array_file import (
@@ -37,9 +38,8 @@ KIND = "TrainedJudge"
 FORMAT_VERSION = 1
 POOR_ACCURACY = 0.75
 """Balanced accuracy below which a warning is logged."""
-LARGEST_GRADIENT = 1.0
-"""Gradients are scaled down to this norm. A number that is nearly always the same is standardised
-to huge values the few times it is not, and one such batch could spoil the rest of training."""
+POOR_RECALL = 0.5
+"""Recall of an instruction below which a warning names it."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,8 @@ class TrainedJudge:
         quality = measured_quality(examples, judged)
         if quality.balanced_accuracy < POOR_ACCURACY:
             logger.warning("the judge is poor on held-out observations: %s", quality)
+        else:
+            _warn_of_single_instructions(examples, judged)
         return cls(network, examples.instructions, settings, quality)
 
     def __call__(self, observations: Any) -> np.ndarray:
@@ -218,6 +220,28 @@ class TrainedJudge:
         return cls(jax.tree.map(_on_device, network), instructions, settings, quality)
 
 
+def _warn_of_single_instructions(examples: LabelledExamples, judged: np.ndarray) -> None:
+    """Of a few that are hardly recognised `quality`, which is of all of them, may say nothing."""
+    recalls = recall_of_each(examples, judged)
+    texts = np.array(examples.instructions, object)
+    if (poor := texts[recalls < POOR_RECALL]).size:
+        logger.warning(
+            "the judge recognises fewer than half of the held-out completions of %s; give more "
+            "examples of them, or more steps",
+            _quoted(poor),
+        )
+    if (unknown := texts[np.isnan(recalls)]).size:
+        logger.warning(
+            "no held-out observation shows %s carried out, so it is not known whether the judge "
+            "would recognise it; give more examples",
+            _quoted(unknown),
+        )
+
+
+def _quoted(texts: np.ndarray) -> str:
+    return ", ".join(f"'{text}'" for text in texts)
+
+
 def _trained(
     network: JudgeNetwork,
     parts: dict[str, np.ndarray],
@@ -225,9 +249,7 @@ def _trained(
     settings: JudgeSettings,
     random: np.random.Generator,
 ) -> JudgeNetwork:
-    optimiser = optax.chain(
-        optax.clip_by_global_norm(LARGEST_GRADIENT), optax.adam(settings.learning_rate)
-    )
+    optimiser = optax.adam(settings.learning_rate)
     state = optimiser.init(eqx.filter(network, eqx.is_inexact_array))
     for _ in range(settings.steps):
         rows, instructions, labels = examples.balanced_batch(settings.batch, random)

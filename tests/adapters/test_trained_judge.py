@@ -86,6 +86,34 @@ def test_numbers_that_never_differed_are_no_surprise():
     assert (judge(elsewhere) == truth).mean() > 0.9
 
 
+def test_states_by_number_and_numbers_of_any_scale_are_learned():
+    random = np.random.default_rng(0)
+    states = random.integers(0, 500, 2000)  # as those of Taxi's Discrete(500)
+    carried = (states // 4 % 5 == 4)[:, None]
+    judge = TrainedJudge.fit(states, ["pick up"], carried, settings=QUICK)
+    assert judge.quality.balanced_accuracy > 0.8
+    tiny = random.normal(size=(400, 2)) * 1e-8
+    judge = TrainedJudge.fit(tiny, ["go right"], tiny[:, :1] > 0, settings=QUICK)
+    assert judge.quality.balanced_accuracy > 0.9
+
+
+def test_single_instructions_that_are_poorly_judged_or_not_measured_are_named(caplog):
+    random = np.random.default_rng(0)
+    seen = random.normal(size=(1000, 3))
+    noise, never = random.random(1000) < 0.02, np.arange(1000) == 20
+    labels = np.stack([*(seen[:, :3] > 0).T, noise, never], axis=1)
+    texts = ["a", "b", "c", "by chance", "only once"]
+    episodes = np.arange(1000) // 50
+    with caplog.at_level(logging.WARNING):
+        # Of a seed whose held-out episodes leave out the first.
+        judge = TrainedJudge.fit(seen, texts, labels, episodes=episodes, settings=QUICK)
+    assert judge.quality.recall > 0.75
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert "fewer than half of the held-out completions of 'by chance'" in said[0]
+    assert "no held-out observation shows 'only once' carried out" in said[1]
+
+
 def test_it_serves_host_ella(judge):
     host = HostElla(judge.instructions, judge, max_instructions=4, bonus_share=0.1)
     env = ShapedEnv(door_key(), host)
