@@ -143,6 +143,7 @@ class ShapedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._batch: Any = None
         self._mission = ""
         self._first = True
+        self._ended = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -154,12 +155,14 @@ class ShapedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._mission_of(observation, info),
             True,
         )
+        self._ended = False
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         if self._batch is None:
             raise InputError("the environment has no episode yet; call reset() first")
         observation, reward, terminated, truncated, info = self.env.step(action)
+        resets = self._ended  # the environment resets itself, as Gymnasium's Autoreset does
         success = bool(info.get("is_success", terminated and float(reward) > 0))
         done = np.array([terminated or truncated])
         bonus = self.ella.shape(
@@ -169,10 +172,14 @@ class ShapedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             done & success,
             done,
             rewards=np.array([float(reward)]),
+            idle=np.array([resets]),
             last_observations=_batch_of_one(observation),
             owner=self,
         )
-        self._batch, self._first = _batch_of_one(observation), False
+        if resets:
+            self._mission = self._mission_of(observation, info)
+        self._batch, self._first = _batch_of_one(observation), resets
+        self._ended = bool(done[0]) and not resets
         shaped = self.reward_scale * (float(reward) + float(bonus[0]))
         return observation, shaped, terminated, truncated, {**info, "unshaped_reward": reward}
 

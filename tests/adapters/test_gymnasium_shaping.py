@@ -31,6 +31,24 @@ def episodes_of_single_environments(seeds, count: int) -> list[list[float]]:
     return [[bonuses for owner, bonuses in found if owner == seed] for seed in seeds]
 
 
+def test_an_environment_that_resets_itself_pays_what_one_that_is_reset_pays(alone):
+    env = ShapedEnv(gymnasium.wrappers.Autoreset(Errands()), errands_ella())
+    runner, found = Runner(SEEDS[0]), []
+    observation, _ = env.reset(seed=SEEDS[0])
+    for _ in range(COUNT):
+        bonuses, done, first = [], False, True
+        while not done:
+            action = runner.action(observation, first)
+            observation, reward, terminated, truncated, info = env.step(action)
+            bonuses.append(reward - info["unshaped_reward"])
+            done, first = terminated or truncated, False
+        found.append(bonuses)
+        observation, reward, _, _, info = env.step(0)
+        assert reward == info["unshaped_reward"] == 0
+    assert len(set(map(len, found))) > 1
+    assert found == alone[0]
+
+
 SEEDS, COUNT = [3, 4, 5], 3
 
 
