@@ -252,6 +252,19 @@ def test_more_instructions_than_there_is_room_for_push_out_the_least_recent():
         host.shape([[0, 0]] * 3, ["a", "b", "c"], several, ~several, ~several)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(("most", "seed"), [(1, 0), (1, 1), (2, 0)])
+def test_learning_starts_from_as_few_instructions_as_there_may_be(most, seed):
+    host = HostElla(
+        ["wave", "wait"][:most], lambda observations: np.asarray(observations, bool),
+        max_instructions=most, first_update=1, seed=seed, **PAYING,
+    )  # fmt: skip
+    host.start(most)
+    seen, yes = np.eye(most, dtype=bool), np.ones(most, bool)
+    host.shape(seen, ["greet ann", "meet bob"][:most], yes, yes, yes, last_observations=seen)
+    assert host.updates == 1
+
+
 def test_files_that_cannot_be_loaded_are_one_line(tmp_path):
     saved = tmp_path / "ella.safetensors"
     host = errands_ella()
