@@ -1,5 +1,6 @@
 """What a run records of the program that trained it."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -12,7 +13,11 @@ from ella.runs import directory, log_sinks
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch) -> Path:
-    """A checkout that the package seems to be imported from."""
+    """A checkout that the package seems to be imported from, whatever git is told outside."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     file = tmp_path / "ella" / "__init__.py"
     file.parent.mkdir()
     file.write_text("one = 1\n")
