@@ -198,7 +198,14 @@ def test_a_writer_killed_at_any_time_leaves_a_whole_file(tmp_path):
     path = tmp_path / "file"
     save(path, {"a": np.full(100_000, 1)})
     (process,) = begin_writers(path, 2, times=10_000)
-    while not [one for one in tmp_path.iterdir() if one != path and one.stat().st_size]:
+
+    def is_being_written() -> bool:
+        try:
+            return any(one != path and one.stat().st_size for one in tmp_path.iterdir())
+        except FileNotFoundError:  # renamed meanwhile
+            return False
+
+    while not is_being_written():
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     process.communicate()
