@@ -85,7 +85,7 @@ class PartEncoder(eqx.Module):
     mean: Float[Array, "..."]
     """Of the numbers learned from: one for a picture, one for each place of anything else."""
     spread: Float[Array, "..."]
-    """Their standard deviation; 1 where they never differ."""
+    """Their standard deviation; 1 where they do not differ."""
     convolutions: tuple[eqx.nn.Conv2d, ...]
     size: int = eqx.field(static=True)
     """Of the vector."""
@@ -111,15 +111,17 @@ class PartEncoder(eqx.Module):
         self.size = channels * height * width
 
     def standardised(self, examples: np.ndarray) -> "PartEncoder":
-        """The same with the mean and spread of examples [N, ...]. What never differs among them
-        and does later is not blown up."""
+        """The same with the mean and spread of examples [N, ...]. Numbers that float32 cannot tell
+        apart keep a spread of 1, so that they are not blown up where they do differ later."""
         if self.part.coding == "codes":
             return self
         axes = None if self.part.is_picture else 0
         mean = np.mean(examples, axis=axes, dtype=np.float64)
         spread = np.std(examples, axis=axes, dtype=np.float64)
-        differs = np.min(examples, axis=axes) != np.max(examples, axis=axes)
-        spread = np.where(differs, spread, 1.0)
+        low, high = (np.asarray(end(examples, axis=axes), float) for end in (np.min, np.max))
+        float32 = np.finfo(np.float32)
+        least = np.maximum(float32.eps * np.maximum(-low, high), float32.tiny)
+        spread = np.where(spread > least, spread, 1.0)
         found = (jnp.asarray(mean, jnp.float32), jnp.asarray(spread, jnp.float32))
         return eqx.tree_at(lambda encoder: (encoder.mean, encoder.spread), self, found)
 

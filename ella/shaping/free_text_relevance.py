@@ -140,7 +140,7 @@ class FreeTextRelevance(AbstractRelevance):
     ) -> tuple[RelevanceLearner, Bool[Array, ""]]:
         """Teach that everything is relevant to some of the sentences met; whether that worked."""
         draw_key, train_key = jax.random.split(key)
-        # Where fewer sentences were met they are repeated: so many are what training steps count.
+        # If fewer were met, they are repeated: with fewer rows training would have fewer steps.
         count = self.settings.initial_instructions
         met = jnp.maximum(self.num_sentences, 1)
         drawn = jax.random.randint(draw_key, (count,), 0, met)

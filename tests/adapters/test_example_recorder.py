@@ -13,7 +13,7 @@ from ella.adapters.trained_judge import JudgeSettings, TrainedJudge
 from ella.array_file import save_arrays
 from ella.errors import InputError
 
-QUICK = JudgeSettings(steps=200, batch=128, learning_rate=3e-3)
+QUICK = JudgeSettings(width=32, channels=8, steps=200, batch=128, learning_rate=3e-3)
 
 
 def stands_at(env: gymnasium.Env) -> np.ndarray:
@@ -54,7 +54,7 @@ def test_a_script_records_and_a_judge_learns_from_the_file(tmp_path):
     assert len(np.unique(examples.episodes)) == 150
     assert examples.known.all()
     np.testing.assert_array_equal(examples.labels, visited(examples.observations[""]))
-    for seed in range(4):  # cells that are hardly ever stood on are huge numbers to the judge
+    for seed in range(4):  # cells hardly ever stood on have the smallest spreads
         judge = examples.fit_judge(QUICK, seed=seed)
         assert judge.quality.accuracy > 0.99
         assert judge.quality.false_alarms_per_episode is not None

@@ -13,6 +13,17 @@ from ella.adapters.host_ella import HostElla
 from ella.errors import InputError
 
 
+def bonuses_of_an_episode(env: ShapedEnv, runner: Runner, observation) -> list[float]:
+    """Of the steps of an episode that begins with `observation`."""
+    bonuses, done, first = [], False, True
+    while not done:
+        action = runner.action(observation, first)
+        observation, reward, terminated, truncated, info = env.step(action)
+        bonuses.append(reward - info["unshaped_reward"])
+        done, first = terminated or truncated, False
+    return bonuses
+
+
 def episodes_of_single_environments(seeds, count: int) -> list[list[float]]:
     """Bonuses of each episode, environment by environment."""
     found = []
@@ -20,33 +31,9 @@ def episodes_of_single_environments(seeds, count: int) -> list[list[float]]:
         env, runner = ShapedEnv(Errands(), errands_ella()), Runner(seed)
         observation, _ = env.reset(seed=seed)
         for _ in range(count):
-            bonuses, done, first = [], False, True
-            while not done:
-                action = runner.action(observation, first)
-                observation, reward, terminated, truncated, info = env.step(action)
-                bonuses.append(reward - info["unshaped_reward"])
-                done, first = terminated or truncated, False
-            found.append((seed, bonuses))
+            found.append((seed, bonuses_of_an_episode(env, runner, observation)))
             observation, _ = env.reset()
     return [[bonuses for owner, bonuses in found if owner == seed] for seed in seeds]
-
-
-def test_an_environment_that_resets_itself_pays_what_one_that_is_reset_pays(alone):
-    env = ShapedEnv(gymnasium.wrappers.Autoreset(Errands()), errands_ella())
-    runner, found = Runner(SEEDS[0]), []
-    observation, _ = env.reset(seed=SEEDS[0])
-    for _ in range(COUNT):
-        bonuses, done, first = [], False, True
-        while not done:
-            action = runner.action(observation, first)
-            observation, reward, terminated, truncated, info = env.step(action)
-            bonuses.append(reward - info["unshaped_reward"])
-            done, first = terminated or truncated, False
-        found.append(bonuses)
-        observation, reward, _, _, info = env.step(0)
-        assert reward == info["unshaped_reward"] == 0
-    assert len(set(map(len, found))) > 1
-    assert found == alone[0]
 
 
 SEEDS, COUNT = [3, 4, 5], 3
@@ -55,6 +42,18 @@ SEEDS, COUNT = [3, 4, 5], 3
 @pytest.fixture(scope="module")
 def alone() -> list[list[list[float]]]:
     return episodes_of_single_environments(SEEDS, COUNT)
+
+
+def test_an_environment_that_resets_itself_pays_what_one_that_is_reset_pays(alone):
+    env = ShapedEnv(gymnasium.wrappers.Autoreset(Errands()), errands_ella())
+    runner, found = Runner(SEEDS[0]), []
+    observation, _ = env.reset(seed=SEEDS[0])
+    for _ in range(COUNT):
+        found.append(bonuses_of_an_episode(env, runner, observation))
+        observation, reward, _, _, info = env.step(0)
+        assert reward == info["unshaped_reward"] == 0
+    assert len(set(map(len, found))) > 1
+    assert found == alone[0]
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))

@@ -86,6 +86,14 @@ def test_numbers_that_never_differed_are_no_surprise():
     assert (judge(elsewhere) == truth).mean() > 0.9
 
 
+def test_noise_that_float32_cannot_see_is_no_number():
+    random = np.random.default_rng(0)
+    seen = random.normal(size=(400, 2))
+    seen[:, 1] = 1 + 2.0**-24 + 1e-10 * seen[:, 1]  # in float32 either 1 or the next number
+    judge = TrainedJudge.fit(seen, ["go right"], seen[:, :1] > 0, settings=QUICK)
+    assert (judge(seen) == (seen[:, :1] > 0)).mean() > 0.95
+
+
 def test_states_by_number_and_numbers_of_any_scale_are_learned():
     random = np.random.default_rng(0)
     states = random.integers(0, 500, 2000)  # as those of Taxi's Discrete(500)
