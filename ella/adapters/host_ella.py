@@ -42,6 +42,9 @@ Judge = Callable[[Any], np.ndarray]
 low-level instructions each observation shows carried out."""
 KIND = "HostElla"
 FORMAT_VERSION = 3
+TAUGHT, RELEVANT, MEMBERS = "relevance.taught", "relevance.relevant", "dataset.members"
+BY_SENTENCE = (RELEVANT, MEMBERS)
+"""Saved arrays with a row for each instruction."""
 NEED_REWARDS = ("insolvent_successes", "success_net_reward")
 """Measurements that are left out where a trainer tells successes, but not their rewards."""
 
@@ -81,8 +84,10 @@ class HostElla:
         max_instructions: The most high-level instructions that are remembered, at least one for
             each environment. Where there are more, the least recently used one is forgotten, with
             what its successes showed; what the classifier learned from them stays.
-        max_words: The most words an instruction may have.
-        vocabulary: Two more than the most different words there may be.
+        max_words: The most words of an instruction that are learned from; further ones are left
+            out, with a warning.
+        vocabulary: Two more than the most different words that are learned from. To instructions
+            with further words everything stays relevant, with a warning.
         seed: Of the classifier.
     """
 
@@ -313,6 +318,7 @@ class HostElla:
             "order_of_use": self._sentences.order_of_use,
             "schedule": self._schedule.counts(),
             "updates": self._updates,
+            "max_words": self._sentences.tokens.shape[1],
         }
         with writing_to(Path(path)):
             save_arrays(
@@ -324,8 +330,9 @@ class HostElla:
             )
 
     def load(self, path: Path | str) -> None:
-        """Take what another one with the same low-level instructions and sizes has saved. Its
-        episodes are not among it: call `start` (wrappers do when they are reset)."""
+        """Take what another one with the same low-level instructions has saved. `vocabulary`,
+        `max_words` and `max_instructions` may be larger than they were. Its episodes are not among
+        it: call `start` (wrappers do when they are reset)."""
         try:
             found = load_arrays(Path(path), kind=KIND, version=FORMAT_VERSION)
             table = found.table
@@ -338,18 +345,21 @@ class HostElla:
                 raise ValueError("order_of_use does not name every instruction once")
             updates = int(table["updates"])
             schedule = self._schedule.restored(table["schedule"])
+            longest = max((len(text.split()) for text in instructions), default=1)
+            max_words = min(int(table.get("max_words", longest)), longest)
         except InputError:
             raise
         except (DamagedFileError, OSError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is not a file that HostElla.save wrote ({error})") from error
         if tuple(low_level) != self.low_level:
             raise InputError(f"{path} was saved with other low-level instructions")
+        self._check_room(path, found.arrays, max_words)
         try:
-            lasting = replace_arrays(self._lasting(), found.arrays)
+            lasting = replace_arrays(self._lasting(), self._with_room(found.arrays))
         except MismatchedArraysError as error:
             raise InputError(
-                f"{path} was saved with other sizes (max_instructions, max_words, vocabulary or "
-                f"the relevance network): {error}"
+                f"{path} was saved with another relevance network ({error}); give HostElla the "
+                "RelevanceSettings it was saved with"
             ) from error
         capacity, max_words = self._sentences.tokens.shape
         sentences = Sentences(capacity, max_words, self._relevance.vocabulary)
@@ -374,6 +384,35 @@ class HostElla:
                 f"low-level instruction, got {judged.dtype}{list(judged.shape)}"
             )
         return judged
+
+    def _check_room(self, path: Path | str, saved: dict[str, np.ndarray], max_words: int) -> None:
+        """That what was saved fits; missing arrays are left to `replace_arrays`."""
+        capacity, longest = self._sentences.tokens.shape
+        sizes = {
+            "max_instructions": (len(saved.get(RELEVANT, ())), capacity),
+            "max_words": (max_words, longest),
+            "vocabulary": (len(saved.get(TAUGHT, ())), self._relevance.vocabulary),
+        }
+        if small := [name for name, (needed, given) in sizes.items() if given < needed]:
+            needed = ", ".join(f"{name}={sizes[name][0]}" for name in small)
+            raise InputError(f"{path} was saved with larger sizes; give HostElla at least {needed}")
+
+    def _with_room(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Saved arrays with this one's own rows for more sentences and words."""
+        own, found = named_arrays(self._lasting()), dict(saved)
+        words = len(saved.get(TAUGHT, ()))
+        for name in own.keys() & saved.keys():
+            rows, place = saved[name], own[name]
+            if rows.shape == place.shape or rows.shape[1:] != place.shape[1:]:
+                continue
+            if name in BY_SENTENCE:
+                kept = len(rows)
+            elif (len(rows), len(place)) == (words, self._relevance.vocabulary):
+                kept = words - 1  # the last one is that of all words beyond the vocabulary
+            else:
+                continue
+            found[name] = np.concatenate([rows[:kept], np.asarray(place)[kept:]])
+        return found
 
     def _lasting(self) -> dict[str, PyTree]:
         """What outlives episodes."""

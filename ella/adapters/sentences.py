@@ -1,5 +1,6 @@
 """Sentences of any language as numbers: words to tokens, sentences to ids."""
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 
@@ -8,10 +9,14 @@ import numpy as np
 from ella.errors import InputError
 from ella.shaping.free_text_relevance import PADDING
 
+logger = logging.getLogger(__name__)
+
 
 class Sentences:
     """A table of sentences of fixed capacity, so that programs compiled for it never change. Where
-    it is full, a new sentence takes the place of the least recently used one.
+    it is full, a new sentence takes the place of the least recently used one. Words beyond the
+    vocabulary share the token `unknown`; of longer sentences only the first words are read. Both
+    are warned of once.
 
     Upper and lower case and punctuation make no difference.
     """
@@ -25,6 +30,7 @@ class Sentences:
         self.tokens = np.full((capacity, max_words), PADDING, np.int32)
         """int32[capacity, max_words]: rows from `len(self)` on are not in use."""
         self._vocabulary = vocabulary
+        self._warned: set[str] = set()
         self._words: dict[str, int] = {}
         self._ids: dict[tuple[str, ...], int] = {}
         """In order of use, the least recent first."""
@@ -49,19 +55,31 @@ class Sentences:
 
     @property
     def unknown(self) -> int:
-        """The token of words that are asked about without being met."""
+        """The token of words beyond the vocabulary, and of those that are asked about without
+        being met."""
         return self._vocabulary - 1
 
     def encoded(self, texts: Iterable[str]) -> np.ndarray:
-        """Tokens int32[N, max_words] of sentences that get no id; new words get tokens."""
-        return np.stack([self._encoded(_split(text)) for text in texts])
+        """Tokens int32[N, max_words] of sentences that get no id; new words get tokens. All of
+        them must fit."""
+        sentences = [_split(text) for text in texts]
+        longest = self.tokens.shape[1]
+        for words in sentences:
+            if len(words) > longest:
+                raise InputError(
+                    f"'{' '.join(words)}' has {len(words)} words, more than {longest}; raise "
+                    "max_words"
+                )
+        different = len(self._words.keys() | {word for words in sentences for word in words})
+        if different >= self.unknown:
+            raise InputError(
+                f"{different} different words, more than {self.unknown - 1}; raise vocabulary"
+            )
+        return np.stack([self._encoded(words) for words in sentences])
 
     def asked(self, text: str) -> np.ndarray:
         """Tokens int32[max_words] of a sentence of which nothing is remembered."""
-        words = _split(text)
-        row = self._blank(words)
-        row[: len(words)] = [self._words.get(word, self.unknown) for word in words]
-        return row
+        return self._row(_split(text))
 
     def use(self, texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
         """Ids int32[N] of sentences that are in use at the same time, and those ids among them that
@@ -98,26 +116,46 @@ class Sentences:
             self.use([texts[index]])
 
     def _encoded(self, words: tuple[str, ...]) -> np.ndarray:
-        row = self._blank(words)
-        self._meet(words)
-        row[: len(words)] = [self._words[word] for word in words]
-        return row
-
-    def _blank(self, words: tuple[str, ...]) -> np.ndarray:
         longest = self.tokens.shape[1]
         if len(words) > longest:
-            raise InputError(
-                f"'{' '.join(words)}' has {len(words)} words, more than {longest}; raise max_words"
+            self._warn(
+                "max_words",
+                f"'{' '.join(words)}' has {len(words)} words: only the first {longest} of longer "
+                "instructions are learned from (max_words)",
             )
-        return np.full(longest, PADDING, np.int32)
+        self._meet(words[:longest])
+        return self._row(words)
+
+    def _row(self, words: tuple[str, ...]) -> np.ndarray:
+        """Tokens int32[max_words] of a sentence's first words."""
+        row = np.full(self.tokens.shape[1], PADDING, np.int32)
+        read = words[: len(row)]
+        row[: len(read)] = [self._words.get(word, self.unknown) for word in read]
+        return row
 
     def _meet(self, words: Sequence[str]) -> None:
-        """Give tokens to new words, to all or to none."""
-        new = [word for word in dict.fromkeys(words) if word not in self._words]
-        if len(self._words) + len(new) >= self.unknown:
-            raise InputError(f"more than {self.unknown - 1} different words; raise vocabulary")
-        for word in new:
+        """Give tokens to new words as long as there are any."""
+        for word in words:
+            if word in self._words:
+                continue
+            if len(self._words) + 1 == self.unknown:
+                self._warn(
+                    "vocabulary",
+                    f"there are more than {self.unknown - 1} different words (vocabulary): every "
+                    "low-level instruction stays relevant to instructions with further ones, such "
+                    f"as '{word}'",
+                )
+                return
             self._words[word] = len(self._words) + 1
+
+    def _warn(self, size: str, what: str) -> None:
+        if size not in self._warned:
+            self._warned.add(size)
+            logger.warning(
+                "%s; HostElla takes a larger %s, also to load what a smaller one has saved",
+                what,
+                size,
+            )
 
 
 def _split(text: str) -> tuple[str, ...]:

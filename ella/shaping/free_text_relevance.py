@@ -44,7 +44,8 @@ class FreeTextRelevance(AbstractRelevance):
     Everything is relevant until the first update. Then the classifier is taught just that for the
     sentences met so far, and learns from successes from there on, as it does for a known language.
     If an instruction contains unseen words, every low-level instruction counts as relevant until
-    the classifier has learned from it.
+    the classifier has learned from it. The last token is that of words without one of their own,
+    and always counts as unseen.
     """
 
     settings: RelevanceSettings = eqx.field(static=True)
@@ -122,9 +123,8 @@ class FreeTextRelevance(AbstractRelevance):
             solved = (dataset.members != 0).any(-1)
             learned_from = jnp.where(is_first, met, solved)[:, None]
             words = jnp.where(learned_from, self.sentences, PADDING)
-            new = replace(
-                state, learner=learner, taught=state.taught.at[words.reshape(-1)].set(True)
-            )
+            taught = state.taught.at[words.reshape(-1)].set(True).at[self.vocabulary - 1].set(False)
+            new = replace(state, learner=learner, taught=taught)
             measured = Mean(started.astype(jnp.float32), is_first.astype(jnp.float32))
             return replace(new, relevant=self._judge_all(new)), {STARTED: measured}
 

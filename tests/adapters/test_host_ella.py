@@ -209,6 +209,51 @@ def test_a_saved_and_loaded_one_continues_identically(taught, tmp_path):
     assert min(taught.relevance("bring ink").values()) < 0.5
 
 
+def succeed(host: HostElla, missions: list[str]) -> None:
+    """At the bakery, until the next update."""
+    before, seen, yes = host.updates, standing_at(*["bakery"] * B), np.ones(B, bool)
+    while host.updates == before:
+        host.shape(seen, missions, yes, yes, yes, last_observations=seen)
+
+
+@pytest.mark.parametrize("learns", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_words_beyond_the_vocabulary_stay_unseen_until_there_is_room(
+    learns, taught, tmp_path, caplog
+):
+    taught.save(tmp_path / "taught.safetensors")
+    host = errands_ella(**EVERY_ROUND)
+    host.load(tmp_path / "taught.safetensors")
+    host.start(B)
+    numbers = [" ".join(f"word{10 * row + place}" for place in range(8)) for row in range(B)]
+    errands = MISSIONS[: B // 2]
+    succeed(host, numbers)
+    succeed(host, ["paint the bakery"] * (B // 2) + errands)
+    said = [r.getMessage() for r in caplog.records]
+    assert len(said) == 1
+    assert "more than 62 different words" in said[0]
+    assert min(host.relevance(numbers[0]).values()) < 0.5
+    for text in (numbers[-1], "paint the bakery"):
+        assert set(host.relevance(text).values()) == {1.0}
+    assert host.solved()["paint the bakery"] == {"visit the bakery"}
+
+    saved = tmp_path / "ella.safetensors"
+    host.save(saved)
+    larger = errands_ella(**EVERY_ROUND, vocabulary=256, max_instructions=40, max_words=9)
+    larger.load(saved)
+    assert larger.solved() == host.solved()
+    assert larger.updates == host.updates
+    for text in (numbers[0], *errands):
+        assert larger.relevance(text) == pytest.approx(host.relevance(text), abs=1e-5)
+    assert set(larger.relevance("paint the bakery").values()) == {1.0}
+    if learns:
+        larger.start(B)
+        succeed(larger, ["paint the bakery"] * B)
+        assert min(larger.relevance("paint the bakery").values()) < 0.5
+    larger.save(saved)
+    with pytest.raises(InputError, match=r"at least max_instructions=40, vocabulary=256$"):
+        errands_ella().load(saved)
+
+
 def test_measurements_of_unfinished_episodes_are_kept():
     hosts = []
     at_the_bakery = standing_at("bakery")
@@ -283,6 +328,7 @@ def test_files_that_cannot_be_loaded_are_one_line(tmp_path):
     table = {"low_level": [], "words": [], "instructions": [], "schedule": "late", "updates": 0}
     save_arrays(wrong, {}, kind="HostElla", version=FORMAT_VERSION, table=table)
     same = errands_ella()
+    other_network = replace(SMALL, network=replace(SMALL.network, hidden_size=16))
     for host, path, complaint in (
         (same, foreign, "not a file that HostElla.save wrote"),
         (same, other, "format version 9"),
@@ -290,18 +336,17 @@ def test_files_that_cannot_be_loaded_are_one_line(tmp_path):
         (same, wrong, "not a file that HostElla.save wrote"),
         (same, damaged, "not a file that HostElla.save wrote"),
         (same, tmp_path / "missing", "not a file that HostElla.save wrote"),
-        (errands_ella(max_instructions=33), saved, "other sizes"),
+        (errands_ella(max_instructions=2), saved, r"give HostElla at least max_instructions=32$"),
+        (errands_ella(max_words=4), saved, r"give HostElla at least max_words=5$"),
+        (errands_ella(relevance=other_network), saved, "another relevance network"),
         (HostElla(["rest"], visited, **SIZES), saved, "other low-level instructions"),
     ):
         with pytest.raises(InputError, match=complaint) as caught:
             host.load(path)
         assert "\n" not in str(caught.value)
-    short = errands_ella(max_words=4)
-    with pytest.raises(InputError, match="max_words"):
-        short.load(saved)
-    assert (short.updates, short.solved()) == (0, {})
+        assert (host.updates, host.solved()) == (0, {})
     with pytest.raises(InputError, match="cannot write"):
-        short.save(tmp_path / "nowhere" / "ella.safetensors")
+        same.save(tmp_path / "nowhere" / "ella.safetensors")
 
 
 @pytest.mark.parametrize(

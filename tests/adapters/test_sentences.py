@@ -51,19 +51,38 @@ def test_the_least_recently_used_sentence_makes_room(batches):
         assert [sentences.texts[index] for index in new] == first_met
 
 
-def test_what_does_not_fit_says_what_to_raise():
-    sentences = Sentences(capacity=2, max_words=2, vocabulary=5)
+def test_what_does_not_fit_is_read_in_part_and_warned_of_once(caplog):
+    sentences = Sentences(capacity=3, max_words=2, vocabulary=5)
     sentences.use(["one two"])
-    for text, hint in (
-        ("one two three", "max_words"), ("??", "one word"), ("three four", "vocabulary"),
-    ):  # fmt: skip
+    for _ in range(2):
+        sentences.use(["one two three", "three four", "five, six"])
+    np.testing.assert_array_equal(sentences.tokens, [[4, 4], [1, 2], [3, 4]])
+    np.testing.assert_array_equal(sentences.asked("four one two"), [4, 1])
+    assert sentences.words == ["one", "two", "three"]
+    assert sentences.texts == ["five six", "one two three", "three four"]
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert "'one two three' has 3 words" in said[0]
+    assert "takes a larger max_words" in said[0]
+    assert "more than 3 different words" in said[1]
+    assert "such as 'four'; HostElla takes a larger vocabulary" in said[1]
+    larger = Sentences(capacity=4, max_words=3, vocabulary=9)
+    larger.restore(sentences.words, sentences.texts, sentences.order_of_use)
+    np.testing.assert_array_equal(larger.tokens, [[4, 5, 0], [1, 2, 3], [3, 6, 0], [0, 0, 0]])
+
+
+def test_what_must_fit_says_what_to_raise():
+    sentences = Sentences(capacity=2, max_words=2, vocabulary=5)
+    sentences.encoded(["one two"])
+    for text, hint in (("one two three", "max_words"), ("three four", "4 .* raise vocabulary")):
         with pytest.raises(InputError, match=hint):
-            sentences.use([text])
+            sentences.encoded([text])
     assert sentences.words == ["one", "two"]
-    assert sentences.use(["three"])[0] == [1]
+    with pytest.raises(InputError, match="one word"):
+        sentences.use(["??"])
     with pytest.raises(InputError, match=r"3 different .* raise max_instructions"):
         sentences.use(["one", "two", "three"])
-    assert sentences.texts == ["one two", "three"]
+    assert sentences.texts == []
     for sizes in ((0, 1, 3), (1, 0, 3), (1, 1, 2)):
         with pytest.raises(InputError):
             Sentences(*sizes)
