@@ -25,7 +25,7 @@ from ella.array_file import (
     save_arrays,
 )
 from ella.errors import InputError, writing_to
-from ella.measurement import Measurements
+from ella.measurement import Measurements, mean_of
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import EllaShaper, EllaState, EpisodeLedger
 from ella.shaping.free_text_relevance import STARTED, FreeTextLearner, FreeTextRelevance
@@ -45,12 +45,9 @@ FORMAT_VERSION = 3
 TAUGHT, RELEVANT, MEMBERS = "relevance.taught", "relevance.relevant", "dataset.members"
 BY_SENTENCE = (RELEVANT, MEMBERS)
 """Saved arrays with a row for each instruction."""
+LEAST_WORTH = float(np.finfo(np.float32).tiny)
 NEED_REWARDS = ("insolvent_successes", "success_net_reward")
 """Measurements that are left out where a trainer tells successes, but not their rewards."""
-
-
-LEAST_REWARD = 1e-6
-"""A success that an environment tells by `is_success` need not be rewarded; to the shaper it is."""
 
 
 class HostElla:
@@ -63,7 +60,8 @@ class HostElla:
         bonus_share: Lambda, as a share of `success_reward`. A warning is logged if bonuses of this
             size can make a failure worth more than a success (`ella.adapters.bonus_share`).
         success_reward: The reward of a success, as the environment gives it; the least one if
-            successes differ.
+            successes differ. Where a success brings 0 or less, as where every step costs 1 until
+            the goal is reached, what it is worth.
         solution_steps: The most steps a solution takes, for that warning; discounting is left out
             of it if not given.
         max_completions: The most low-level instructions one episode can complete, for that
@@ -72,9 +70,10 @@ class HostElla:
         recheck: Whether an instruction that was not relevant when first completed can still be
             paid for once it is.
         neutralise: Whether a success takes the episode's bonuses back with its last reward.
-        solvency: The most a success is charged, as a share of its reward; none for no limit, as in
-            the paper. Without a limit a success long after its bonuses owes more than it brings:
-            30 steps later 1.35 times the bonus with a discount of 0.99, 300 steps later 20 times.
+        solvency: The most a success is charged, as a share of its reward, or of `success_reward`
+            where its reward is not positive; none for no limit, as in the paper. Without a limit a
+            success long after its bonuses owes more than it brings: 30 steps later 1.35 times the
+            bonus with a discount of 0.99, 300 steps later 20 times.
         last_state: Whether what a success's last action completed counts among what it completed.
         relevance: The relevance classifier. Its `update_every` is not used, and its `labels` are
             intersections.
@@ -133,6 +132,7 @@ class HostElla:
             logger.warning(warning)
         self.low_level = tuple(low_level)
         self.discount = discount
+        self._success_reward = success_reward
         self._schedule = UpdateSchedule(first_update, update_every)
         self._judge = judge
         self._sentences = Sentences(max_instructions, max_words, vocabulary)
@@ -247,9 +247,11 @@ class HostElla:
             if last_observations is None:
                 raise InputError("with last_state, a success needs last_observations")
             shown = self._judged(last_observations, count)
+        brought = np.zeros(count) if rewards is None else np.asarray(rewards, np.float64)
+        worth = np.where(brought > 0, brought, self._success_reward)
         self._state, bonus, measured = _shape(
             self._shaper, self._state, judged & ~idle[:, None], shown, ids, first, success, done,
-            np.asarray(success if rewards is None else rewards, np.float32),
+            worth.astype(np.float32), brought.astype(np.float32),
         )  # fmt: skip
         self._add(jax.device_get(measured), with_rewards=rewards is not None)
         if self._schedule.due(int(count - idle.sum()), int(success.sum())):
@@ -462,10 +464,11 @@ def _shape(
     first: Bool[np.ndarray, " B"],
     success: Bool[np.ndarray, " B"],
     done: Bool[np.ndarray, " B"],
+    worth: Float[np.ndarray, " B"],
     rewards: Float[np.ndarray, " B"],
 ) -> tuple[EllaState, Float[Array, " B"], Measurements]:
     """One step. ELLA reads judgements, instructions' ids, first steps, successes and what these
-    are rewarded with."""
+    are worth, which is more than 0 as a success is told by it."""
     solved, ended = jnp.asarray(success), jnp.asarray(done)
     unused = jnp.zeros((1, ids.size), jnp.int32)
     trajectory = Trajectory(
@@ -473,14 +476,15 @@ def _shape(
         first=jnp.asarray(first)[None],
         instruction_row=jnp.arange(ids.size, dtype=jnp.int32)[None],
         action=unused,
-        reward=jnp.where(solved, jnp.maximum(rewards, LEAST_REWARD), 0.0)[None],
+        reward=jnp.where(solved, jnp.maximum(worth, LEAST_WORTH), 0.0)[None],
         terminated=solved[None],
         truncated=(ended & ~solved)[None],
         next_observation=JudgedObservation(jnp.asarray(judged_after)[None]),
         instructions=InstructionTable(ids=jnp.asarray(ids), tokens=unused.T),
     )
     state, bonus, measurements = shaper.shape(state, trajectory)
-    return state, bonus[0], measurements
+    net = mean_of(jnp.where(solved, rewards + bonus[0], 0.0), solved)
+    return state, bonus[0], measurements | {"success_net_reward": net}
 
 
 @eqx.filter_jit

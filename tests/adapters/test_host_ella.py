@@ -272,6 +272,26 @@ def test_measurements_of_unfinished_episodes_are_kept():
     assert said == [[pytest.approx(0.1)], [pytest.approx(0.1)] * 2]
 
 
+def test_a_success_without_a_reward_is_charged_by_what_it_is_worth():
+    """As where every step costs 1 until the goal is reached."""
+    host = errands_ella(bonus_share=0.1, success_reward=10.0, solvency=0.5)
+    here, no = standing_at(*["bakery"] * 3), np.zeros(3, bool)
+    for steps, expected in ((4, [-(0.9**-4)] * 2 + [-0.15]), (20, [-5.0, -5.0, -0.15])):
+        host.start(3)
+        for step in range(steps):
+            costs = -np.ones(3)
+            paid = host.shape(here, ["go"] * 3, ~no if step == 0 else no, no, no, rewards=costs)
+            np.testing.assert_array_equal(paid, np.float32(step == 0))
+        bonus = host.shape(
+            here, ["go"] * 3, no, ~no, ~no, rewards=np.array([0.0, -1.0, 0.3]),
+            last_observations=here,
+        )  # fmt: skip
+        np.testing.assert_allclose(bonus, expected, rtol=1e-5)
+        measured = host.measurements()
+        assert measured["success_net_reward"] == pytest.approx((sum(expected) - 0.7) / 3)
+        assert measured["insolvent_successes"] == pytest.approx(1 / 3 if steps == 4 else 1)
+
+
 def test_more_instructions_than_there_is_room_for_push_out_the_least_recent():
     host = HostElla(
         ["wave", "wait"],
