@@ -164,6 +164,7 @@ class HostElla:
         self._owner: object = None
         self._updates = 0
         self._warned = False
+        self._warned_of_insolvency = False
         self._sums: dict[str, np.ndarray] = {}
 
     @property
@@ -249,14 +250,17 @@ class HostElla:
             shown = self._judged(last_observations, count)
         brought = np.zeros(count) if rewards is None else np.asarray(rewards, np.float64)
         worth = np.where(brought > 0, brought, self._success_reward)
-        self._state, bonus, measured = _shape(
+        self._state, paid, measured = _shape(
             self._shaper, self._state, judged & ~idle[:, None], shown, ids, first, success, done,
             worth.astype(np.float32), brought.astype(np.float32),
         )  # fmt: skip
         self._add(jax.device_get(measured), with_rewards=rewards is not None)
+        bonus = np.array(paid)
+        if self._shaper.solvency is None:
+            self._warn_of_insolvency(-bonus, worth, success)
         if self._schedule.due(int(count - idle.sum()), int(success.sum())):
             self._learn()
-        return np.array(bonus)
+        return bonus
 
     def relevance(self, instruction: str) -> dict[str, float]:
         """The probability that each low-level instruction matters for a high-level one, the
@@ -308,6 +312,23 @@ class HostElla:
             "instruction was paid for",
             schedule.steps,
             why,
+        )
+
+    def _warn_of_insolvency(
+        self, charges: np.ndarray, worth: np.ndarray, success: np.ndarray
+    ) -> None:
+        insolvent = success & (charges > worth)
+        if self._warned_of_insolvency or not insolvent.any():
+            return
+        self._warned_of_insolvency = True
+        worst = int(np.where(insolvent, charges / worth, 0.0).argmax())
+        logger.warning(
+            "a success worth %g was charged %.3g for the bonuses of its episode: they are taken "
+            "back compounded, by 1 / %g a step; HostElla(solvency=0.5) never charges more than "
+            "half of what a success brings",
+            worth[worst],
+            charges[worst],
+            self.discount,
         )
 
     def save(self, path: Path | str) -> None:

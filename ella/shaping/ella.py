@@ -20,6 +20,10 @@ from ella.trajectory import Trajectory
 from ella.world.language import Language
 from ella.world.mixtures import Task
 
+LARGEST_DEBT = 1e30
+"""In bonuses. Long after a bonus its compounded debt would be infinite, and a product with 0 no
+number."""
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -31,7 +35,8 @@ class EpisodeLedger:
     settled: Bool[Array, "B L"]
     """Those that can no longer earn a bonus in this episode."""
     owed: Float[Array, " B"]
-    """Bonuses paid so far, each compounded to the current step: sum of c_t discount^(t - now)."""
+    """Bonuses paid so far, each compounded to the current step: sum of c_t discount^(t - now), at
+    most `LARGEST_DEBT`."""
     completed_at: Int32[Array, "B L"] | None = None
     """The step, counted over episodes, at which each was completed first, where order counts; see
     `ella.shaping.precedence`."""
@@ -257,6 +262,7 @@ class EllaShaper(AbstractRewardShaper):
             paid = earned.any(-1)
             price = paid.astype(jnp.float32)
             owed = jnp.where(first, 0.0, ledger.owed / self.discount) + price
+            owed = jnp.minimum(owed, LARGEST_DEBT)
             charged = jnp.where(success, owed, 0.0) if self.neutralise else 0.0
             bonus = self.bonus * (price - charged)
             account = Account(paid, earned, completed, bonus, jnp.zeros_like(paid), at)

@@ -292,6 +292,25 @@ def test_a_success_without_a_reward_is_charged_by_what_it_is_worth():
         assert measured["insolvent_successes"] == pytest.approx(1 / 3 if steps == 4 else 1)
 
 
+@pytest.mark.parametrize("solvency", [None, pytest.param(0.5, marks=pytest.mark.thorough)])
+def test_a_success_that_owes_more_than_it_brings_is_warned_of_once(solvency, caplog):
+    """A bonus of 0.1 is owed 1.39 times over 25 steps later."""
+    host = errands_ella(solvency=solvency)
+    here, yes, no = standing_at("bakery"), np.ones(1, bool), np.zeros(1, bool)
+    for steps, warned in ((10, 0), (25, 1), (25, 1)):
+        host.start(1)
+        for step in range(steps + 1):
+            last = np.array([step == steps])
+            host.shape(
+                here, ["go"], no if step else yes, last, last, rewards=last.astype(float),
+                last_observations=here,
+            )  # fmt: skip
+        assert len(caplog.records) == (0 if solvency else warned)
+    if not solvency:
+        assert "a success worth 1 was charged 1.39 for" in caplog.text
+        assert "HostElla(solvency=0.5)" in caplog.text
+
+
 def test_more_instructions_than_there_is_room_for_push_out_the_least_recent():
     host = HostElla(
         ["wave", "wait"],

@@ -131,6 +131,20 @@ def test_bonuses_equal_plain_sets_across_rollouts(seed, recheck, solvency):
     )
 
 
+def test_what_is_owed_stays_finite():
+    """With a discount that compounds in a few steps as others do in hundreds."""
+    how, most = paying(bonus=LAMBDA, discount=1e-8, recheck=True), 0.0
+    for seed in range(8):
+        history = random_history(seed)
+        found, expected = bonuses(how, history), reference_bonuses(how, history)
+        assert np.isfinite(found).all()
+        modest = expected > -1e29
+        np.testing.assert_allclose(found[modest], expected[modest], rtol=1e-4, atol=1e-4)
+        assert (found[~modest] < -1e29).all()
+        most = min(most, expected.min())
+    assert most < -1e38
+
+
 @given(st.integers(0, 2**32 - 1), st.booleans())
 @settings(max_examples=50, deadline=None)
 def test_successes_return_what_they_would_without_shaping(seed, recheck):
