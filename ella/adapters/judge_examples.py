@@ -1,5 +1,6 @@
 """Labelled observations for a judge: the split, balanced batches, and quality on held-out ones."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from ella.errors import InputError
+
+MOST_DRAWS = 100
+"""Of a split that has every label on both sides, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ def labelled_examples(
         episodes = np.asarray(episodes)
         if episodes.shape != (count,):
             raise InputError(f"episodes must be [{count}], got {list(episodes.shape)}")
-    chosen = _held_out(count, episodes, held_out, random)
+    chosen = _held_out(found, known, episodes, held_out, random)
     return LabelledExamples(different, found, known, episodes, chosen).check()
 
 
@@ -182,10 +186,39 @@ def _false_alarms(episodes: np.ndarray, alarm: np.ndarray, carried_out: np.ndarr
 
 
 def _held_out(
-    count: int, episodes: np.ndarray | None, share: float, random: np.random.Generator
+    labels: np.ndarray,
+    known: np.ndarray,
+    episodes: np.ndarray | None,
+    share: float,
+    random: np.random.Generator,
 ) -> np.ndarray:
-    """bool[count]: a share of the episodes, or of the observations."""
-    ids = np.arange(count) if episodes is None else np.unique(episodes)
-    number = max(1, round(share * len(ids)))
-    chosen = random.permutation(ids)[:number]
-    return np.isin(np.arange(count) if episodes is None else episodes, chosen)
+    """bool[N]: a share of the episodes, or of the observations. It is drawn again while all
+    examples of a label are held out, or none although there are several."""
+    if episodes is None:
+        row_unit = np.arange(len(labels))
+        count = len(labels)
+    else:
+        ids, row_unit = np.unique(episodes, return_inverse=True)
+        row_unit, count = row_unit.reshape(-1), len(ids)
+    number = max(1, round(share * count))
+    groups = [
+        np.flatnonzero(np.bincount(row_unit[known[:, index] & (labels[:, index] == label)]))
+        for index in range(labels.shape[1])
+        for label in (False, True)
+    ]
+    best, fewest = np.zeros(count, bool), math.inf
+    for _ in range(MOST_DRAWS):
+        chosen = np.zeros(count, bool)
+        chosen[random.permutation(count)[:number]] = True
+        missing = 0
+        for units in groups:
+            held_out = np.count_nonzero(chosen[units])
+            # Without examples to learn from there is no judge at all.
+            missing += len(groups) * (0 < held_out == len(units)) + (
+                held_out == 0 and len(units) > 1
+            )
+        if missing < fewest:
+            best, fewest = chosen, missing
+        if not missing:
+            break
+    return best[row_unit]

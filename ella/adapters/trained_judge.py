@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 KIND = "TrainedJudge"
 FORMAT_VERSION = 1
+PRIOR_SHARE = 0.5
+"""Of the log odds of a label, what judgements take into account."""
 POOR_ACCURACY = 0.75
 """Balanced accuracy below which a warning is logged."""
 POOR_RECALL = 0.5
@@ -74,7 +76,8 @@ class JudgeNetwork(eqx.Module):
     hidden: eqx.nn.MLP
     head: eqx.nn.Linear
     prior: Float[Array, " L"]
-    """Log odds of label 1 in the data. Training sees as many 1 as 0."""
+    """Half the log odds of label 1 in the data. Training sees as many 1 as 0; logits are not sure
+    enough to outweigh all of the odds of a rare label, and none of them lets false alarms pass."""
 
     def __init__(
         self, parts: dict[str, Part], num_instructions: int, settings: JudgeSettings, *, key: Array
@@ -161,7 +164,7 @@ class TrainedJudge:
         quality = measured_quality(examples, judged)
         if quality.balanced_accuracy < POOR_ACCURACY:
             logger.warning("the judge is poor on held-out observations: %s", quality)
-        else:
+        if len(examples.instructions) > 1 or quality.balanced_accuracy >= POOR_ACCURACY:
             _warn_of_single_instructions(examples, judged)
         return cls(network, examples.instructions, settings, quality)
 
@@ -255,7 +258,7 @@ def _trained(
         rows, instructions, labels = examples.balanced_batch(settings.batch, random)
         batch = {name: array[rows] for name, array in parts.items()}
         network, state = _step(optimiser, network, state, batch, instructions, labels)
-    prior = jnp.asarray(examples.log_odds(), jnp.float32)
+    prior = jnp.asarray(PRIOR_SHARE * examples.log_odds(), jnp.float32)
     return eqx.tree_at(lambda network: network.prior, network, prior)
 
 

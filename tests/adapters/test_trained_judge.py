@@ -105,6 +105,36 @@ def test_states_by_number_and_numbers_of_any_scale_are_learned():
     assert judge.quality.balanced_accuracy > 0.9
 
 
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2))]
+)
+def test_rare_labels_are_neither_overlooked_nor_seen_everywhere(seed):
+    random = np.random.default_rng(seed)
+    seen = random.normal(size=(24_000, 4))
+    labels = seen[:, :1] + seen[:, 1:2] > 3.29  # one in a hundred
+    judge = TrainedJudge.fit(seen[:4000], ["go there"], labels[:4000], settings=QUICK, seed=seed)
+    judged, truth = judge(seen[4000:]), labels[4000:]
+    assert judged[truth].mean() > 0.65
+    assert truth[judged].mean() > 0.55
+
+
+def test_a_split_has_every_label_on_both_sides_where_it_can():
+    from ella.adapters.judge_examples import labelled_examples
+
+    labels = np.zeros((400, 3), bool)
+    labels[[10, 210], 0] = True  # in two of twenty episodes
+    labels[[50, 51, 130], 1] = True
+    labels[77, 2] = True  # in one, so that it must be learned from
+    for seed in range(20):
+        examples = labelled_examples(
+            400, ["a", "b", "c"], labels, np.arange(400) // 20, 0.2, np.random.default_rng(seed)
+        )
+        assert examples.held_out.sum() == 80
+        both = [labels[side, :2].any(axis=0) for side in (examples.held_out, ~examples.held_out)]
+        assert np.all(both)
+        assert not examples.held_out[77]
+
+
 def test_single_instructions_that_are_poorly_judged_or_not_measured_are_named(caplog):
     random = np.random.default_rng(0)
     seen = random.normal(size=(1000, 3))
@@ -193,6 +223,19 @@ def test_labels_of_nothing_are_warned_of(caplog):
             settings=JudgeSettings(width=4, steps=5, batch=8),
         )  # fmt: skip
     assert [record.getMessage()[:18] for record in caplog.records] == ["the judge is poor "]
+
+
+def test_a_poor_judge_names_what_it_does_not_recognise(caplog):
+    random = np.random.default_rng(0)
+    seen = random.normal(size=(1000, 2))
+    labels = np.stack([seen[:, 0] > 1.3, *(random.random((3, 1000)) < 0.1)], axis=1)
+    texts = ["go right", "by chance", "by luck", "by accident"]
+    TrainedJudge.fit(seen, texts, labels, settings=QUICK)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert said[0].startswith("the judge is poor")
+    assert "'by chance', 'by luck', 'by accident'" in said[1]
+    assert "go right" not in said[1]
 
 
 def test_false_alarms_count_instructions_before_they_are_carried_out():
