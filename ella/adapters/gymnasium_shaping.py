@@ -71,6 +71,11 @@ class ShapedVectorEnv(VectorWrapper):
         # Read before the reset, since environments pop it from the options.
         mask = (options or {}).get("reset_mask")
         observations, infos = self.env.reset(seed=seed, options=options)
+        if not isinstance(infos, dict):
+            raise InputError(
+                f"ShapedVectorEnv reads infos as a dictionary, got a {type(infos).__name__}; wrap "
+                "in the other order: DictInfoToList(ShapedVectorEnv(envs, ella))"
+            )
         begun = np.ones(self.num_envs, bool) if mask is None else np.asarray(mask, bool)
         if mask is None:
             self.ella.start(self.num_envs, owner=self)

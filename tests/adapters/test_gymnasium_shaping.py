@@ -190,6 +190,12 @@ def test_misuse_is_one_line():
     silent = ShapedVectorEnv(envs, host, missions=lambda observations, infos: ["go"] * 2)
     silent.reset()
     silent.step(np.zeros(2, int))
+    listed = gymnasium.wrappers.vector.DictInfoToList(SyncVectorEnv([Errands]))
+    with pytest.raises(InputError, match="wrap in the other order"):
+        ShapedVectorEnv(listed, host).reset()
+    other_order = ShapedVectorEnv(SyncVectorEnv([Errands]), host)
+    infos = gymnasium.wrappers.vector.DictInfoToList(other_order).reset()[1]
+    assert isinstance(infos[0]["mission"], str)
     with pytest.raises(InputError, match="mission"):
         ShapedVectorEnv(gymnasium.make_vec("CartPole-v1", num_envs=2), host).reset()
     with pytest.raises(InputError, match="mission"):
