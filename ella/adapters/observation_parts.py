@@ -1,7 +1,7 @@
 """Observations of any Box, Discrete, Dict or Tuple space as named arrays that a network reads."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import equinox as eqx
@@ -18,6 +18,18 @@ MAX_CODE = 31
 """Integers up to this one are codes in arrays."""
 MAX_SINGLE_CODE = 4095
 """And where an observation is, or has as a part, a single integer, as those of Discrete spaces."""
+SENTINEL_GAP = 100
+"""A largest or smallest number that is so many times further away than all others lie apart stands
+for something (nothing in sight, say) and has no part in means and spreads."""
+FAR_FROM_ZERO = 1000
+"""Numbers whose mean is so many times their spread are read without their mean: float32 would round
+their differences away."""
+LARGEST_READ = 10.0
+"""In spreads; of what is beyond, where there are sentinels, the logarithm is read."""
+FLOAT64_NOISE = 1e-12
+"""Of the largest number, what differences of float64 must exceed."""
+CHUNK_NUMBERS = 2**22
+"""Numbers that are converted to float64 at a time."""
 LARGEST_MAP = 8
 """Pictures are halved until they are no larger than this."""
 
@@ -31,10 +43,24 @@ class Part:
     coding: Coding
     num_codes: int
     """Codes lie below it; 0 for numbers."""
+    has_sentinels: bool = False
+    """Whether numbers far from all others are read by their logarithm."""
 
     @property
     def is_picture(self) -> bool:
         return len(self.shape) == 3
+
+    @property
+    def is_channel_first(self) -> bool:
+        """Of a picture: the shorter outer axis is that of the channels."""
+        return self.shape[0] < self.shape[-1]
+
+    @property
+    def averaged_axes(self) -> tuple[int, ...]:
+        """Of examples [N, ...], those over which a mean is taken."""
+        if not self.is_picture:
+            return (0,)
+        return (0, 2, 3) if self.is_channel_first else (0, 1, 2)
 
 
 def numeric_parts(observations: Any) -> dict[str, np.ndarray]:
@@ -74,7 +100,73 @@ def describe(array: np.ndarray) -> Part:
     largest = MAX_CODE if array.ndim > 1 else MAX_SINGLE_CODE
     if array.dtype.kind in "biu" and array.min() >= 0 and array.max() <= largest:
         return Part(array.shape[1:], "codes", int(array.max()) + 1)
-    return Part(array.shape[1:], "numbers", 0)
+    part = Part(array.shape[1:], "numbers", 0)
+    return replace(part, has_sentinels=_ordinary_range(part, array)[2])
+
+
+def moments(part: Part, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """float64 mean and spread (standard deviation) of the numbers of examples [N, ...], without
+    sentinels: of each channel of a picture, of each place of anything else. Numbers that differ by
+    no more than rounding have a spread of 1, so that they are not blown up where they do differ
+    later."""
+    axes = part.averaged_axes
+    low, high = (np.expand_dims(end, axes) for end in _ordinary_range(part, examples)[:2])
+    count = total = squares = np.zeros(())
+    for chunk in _chunks(part, examples):
+        used = (chunk >= low) & (chunk <= high)
+        count = count + used.sum(axes)
+        total = total + np.where(used, chunk - low, 0.0).sum(axes)
+    mean = low.reshape(count.shape) + total / count
+    for chunk in _chunks(part, examples):
+        used = (chunk >= low) & (chunk <= high)
+        difference = np.where(used, chunk - np.expand_dims(mean, axes), 0.0)
+        squares = squares + (difference**2).sum(axes)
+    spread = np.sqrt(squares / count)
+    is_short = examples.dtype.kind == "f" and examples.dtype.itemsize <= 4
+    float32 = np.finfo(np.float32)
+    rounding = float(float32.eps) if is_short else FLOAT64_NOISE
+    largest = np.maximum(-low, high).reshape(count.shape)
+    least = np.maximum(rounding * largest, float32.tiny)
+    return mean, np.where(spread > least, spread, 1.0)
+
+
+def _ordinary_range(part: Part, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
+    """The least and the largest number, sentinels aside, and whether there are any."""
+    axes = part.averaged_axes
+    low: Any = np.min([chunk.min(axes) for chunk in _chunks(part, examples)], axis=0)
+    high: Any = np.max([chunk.max(axes) for chunk in _chunks(part, examples)], axis=0)
+    second_low, second_high = high, low
+    for chunk in _chunks(part, examples):
+        inner = np.where(chunk > np.expand_dims(low, axes), chunk, np.inf)
+        second_low = np.minimum(second_low, inner.min(axes))
+        inner = np.where(chunk < np.expand_dims(high, axes), chunk, -np.inf)
+        second_high = np.maximum(second_high, inner.max(axes))
+    between = second_high - second_low
+    # Where all but one of three values are at one end, that end is what the others lie apart by.
+    from_low = np.where(between > 0, between, second_high - low)
+    from_high = np.where(between > 0, between, high - second_low)
+    is_high = (from_low > 0) & (high - second_high > SENTINEL_GAP * from_low)
+    is_low = (from_high > 0) & (second_low - low > SENTINEL_GAP * from_high)
+    ordinary = np.where(is_low, second_low, low), np.where(is_high, second_high, high)
+    return *ordinary, bool(is_low.any() or is_high.any())
+
+
+def _chunks(part: Part, examples: np.ndarray) -> Iterator[np.ndarray]:
+    rows = max(1, CHUNK_NUMBERS // max(1, int(np.prod(part.shape, dtype=int))))
+    for start in range(0, len(examples), rows):
+        yield np.asarray(examples[start : start + rows], np.float64)
+
+
+def offset(part: Part, examples: np.ndarray) -> np.ndarray | None:
+    """float64, what to subtract from numbers far from zero before they become float32; None where
+    no numbers of examples [N, ...] are."""
+    if part.coding == "codes":
+        return None
+    mean, spread = moments(part, examples)
+    found = np.where(np.abs(mean) > FAR_FROM_ZERO * spread, mean, 0.0)
+    if not found.any():
+        return None
+    return found[:, None, None] if part.is_picture and part.is_channel_first else found
 
 
 class PartEncoder(eqx.Module):
@@ -83,7 +175,8 @@ class PartEncoder(eqx.Module):
 
     part: Part = eqx.field(static=True)
     mean: Float[Array, "..."]
-    """Of the numbers learned from: one for a picture, one for each place of anything else."""
+    """Of the numbers learned from: one for each channel of a picture and for each place of anything
+    else."""
     spread: Float[Array, "..."]
     """Their standard deviation; 1 where they do not differ."""
     convolutions: tuple[eqx.nn.Conv2d, ...]
@@ -92,7 +185,11 @@ class PartEncoder(eqx.Module):
 
     def __init__(self, part: Part, channels: int, *, key: PRNGKeyArray):
         self.part = part
-        places = () if part.is_picture or part.coding == "codes" else part.shape
+        places = part.shape
+        if part.coding == "codes":
+            places = ()
+        elif part.is_picture:
+            places = (self._picture_shape()[2],)
         self.mean, self.spread = jnp.zeros(places), jnp.ones(places)
         values = max(part.num_codes, 1)
         if not part.is_picture:
@@ -111,23 +208,15 @@ class PartEncoder(eqx.Module):
         self.size = channels * height * width
 
     def standardised(self, examples: np.ndarray) -> "PartEncoder":
-        """The same with the mean and spread of examples [N, ...]. Numbers that float32 cannot tell
-        apart keep a spread of 1, so that they are not blown up where they do differ later."""
+        """The same with the mean and spread of examples [N, ...]."""
         if self.part.coding == "codes":
             return self
-        axes = None if self.part.is_picture else 0
-        mean = np.mean(examples, axis=axes, dtype=np.float64)
-        spread = np.std(examples, axis=axes, dtype=np.float64)
-        low, high = (np.asarray(end(examples, axis=axes), float) for end in (np.min, np.max))
-        float32 = np.finfo(np.float32)
-        least = np.maximum(float32.eps * np.maximum(-low, high), float32.tiny)
-        spread = np.where(spread > least, spread, 1.0)
-        found = (jnp.asarray(mean, jnp.float32), jnp.asarray(spread, jnp.float32))
+        found = tuple(jnp.asarray(one, jnp.float32) for one in moments(self.part, examples))
         return eqx.tree_at(lambda encoder: (encoder.mean, encoder.spread), self, found)
 
     def __call__(self, example: Array | np.ndarray) -> Float[Array, " size"]:
         part, values = self.part, jnp.asarray(example)
-        if part.is_picture and self._is_channel_first():
+        if part.is_picture and part.is_channel_first:
             values = jnp.moveaxis(values, 0, -1)
         if part.coding == "codes":
             codes = jax.nn.one_hot(values.astype(jnp.int32), part.num_codes)
@@ -136,6 +225,11 @@ class PartEncoder(eqx.Module):
             # Measured, not trained.
             mean, spread = jax.lax.stop_gradient((self.mean, self.spread))
             read = (values.astype(jnp.float32) - mean) / spread
+            if part.has_sentinels:
+                beyond = jnp.maximum(jnp.abs(read) / LARGEST_READ, 1.0)
+                read = jnp.clip(read, -LARGEST_READ, LARGEST_READ) + jnp.sign(read) * jnp.log(
+                    beyond
+                )
         if not part.is_picture:
             return read.reshape(-1)
         maps = jnp.moveaxis(read, -1, 0)
@@ -143,12 +237,9 @@ class PartEncoder(eqx.Module):
             maps = jax.nn.relu(layer(maps))
         return maps.reshape(-1)
 
-    def _is_channel_first(self) -> bool:
-        return self.part.shape[0] < self.part.shape[-1]
-
     def _picture_shape(self) -> tuple[int, int, int]:
         first, second, third = self.part.shape
-        return (second, third, first) if self._is_channel_first() else (first, second, third)
+        return (second, third, first) if self.part.is_channel_first else (first, second, third)
 
 
 def _is_words(value: Any) -> bool:

@@ -20,7 +20,7 @@ from ella.adapters.judge_examples import (
     measured_quality,
     recall_of_each,
 )
-from ella.adapters.observation_parts import Part, PartEncoder, describe, numeric_parts
+from ella.adapters.observation_parts import Part, PartEncoder, describe, numeric_parts, offset
 from ella.array_file import (
     DamagedFileError,
     MismatchedArraysError,
@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 KIND = "TrainedJudge"
 FORMAT_VERSION = 1
+OFFSET = "offset/"
+"""Begins the names of parts' offsets in a file."""
 PRIOR_SHARE = 0.5
 """Of the log odds of a label, what judgements take into account."""
 POOR_ACCURACY = 0.75
@@ -114,12 +116,14 @@ class TrainedJudge:
         instructions: Sequence[str],
         settings: JudgeSettings,
         quality: JudgeQuality,
+        offsets: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self.instructions = tuple(instructions)
         self.settings = settings
         self.quality = quality
         """Measured on what training held out."""
         self._network = network
+        self._offsets = dict(offsets or {})
 
     @classmethod
     def fit(
@@ -158,6 +162,12 @@ class TrainedJudge:
         network = JudgeNetwork(
             described, len(examples.instructions), settings, key=jax.random.key(seed)
         )
+        offsets = {
+            name: found
+            for name, part in described.items()
+            if (found := offset(part, parts[name][~examples.held_out])) is not None
+        }
+        parts = _centred(parts, offsets)
         network = _standardised(network, parts, examples.held_out)
         network = _trained(network, parts, examples, settings, random)
         judged = _judge_all(network, parts, examples.held_out)
@@ -166,7 +176,7 @@ class TrainedJudge:
             logger.warning("the judge is poor on held-out observations: %s", quality)
         if len(examples.instructions) > 1 or quality.balanced_accuracy >= POOR_ACCURACY:
             _warn_of_single_instructions(examples, judged)
-        return cls(network, examples.instructions, settings, quality)
+        return cls(network, examples.instructions, settings, quality, offsets)
 
     def __call__(self, observations: Any) -> np.ndarray:
         """bool[B, L] for a batch of observations: which instructions are carried out."""
@@ -180,7 +190,7 @@ class TrainedJudge:
                 f"the judge reads observations [B, ...] with the parts {_listed(expected)}, got "
                 f"{_listed(shapes)}"
             )
-        return np.asarray(_judge(self._network, parts))
+        return np.asarray(_judge(self._network, _centred(parts, self._offsets)))
 
     def save(self, path: Path | str) -> None:
         """Write the judge to one array file (safetensors)."""
@@ -193,6 +203,7 @@ class TrainedJudge:
             },
         }
         arrays = named_arrays(eqx.filter(self._network, eqx.is_array))
+        arrays |= {OFFSET + name: array for name, array in self._offsets.items()}
         with writing_to(Path(path)):
             save_arrays(Path(path), arrays, kind=KIND, version=FORMAT_VERSION, table=table)
 
@@ -206,11 +217,21 @@ class TrainedJudge:
             settings = JudgeSettings(**table["settings"])
             quality = JudgeQuality(**table["quality"])
             parts = {
-                str(name): Part(tuple(row["shape"]), row["coding"], int(row["num_codes"]))
+                str(name): Part(
+                    tuple(row["shape"]),
+                    row["coding"],
+                    int(row["num_codes"]),
+                    bool(row.get("has_sentinels", False)),
+                )
                 for name, row in table["parts"].items()
             }
             blank = JudgeNetwork(parts, len(instructions), settings, key=jax.random.key(0))
-            network = replace_arrays(blank, found.arrays)
+            arrays = dict(found.arrays)
+            offsets = {name: arrays.pop(OFFSET + name) for name in parts if OFFSET + name in arrays}
+            for name, leaf in named_arrays(blank).items():
+                if name in arrays and arrays[name].shape == ():  # one for all channels, once
+                    arrays[name] = np.broadcast_to(arrays[name], leaf.shape).copy()
+            network = replace_arrays(blank, arrays)
         except InputError:
             raise
         except (
@@ -220,7 +241,7 @@ class TrainedJudge:
             raise InputError(
                 f"{path} is not a file that TrainedJudge.save wrote ({error})"
             ) from error
-        return cls(jax.tree.map(_on_device, network), instructions, settings, quality)
+        return cls(jax.tree.map(_on_device, network), instructions, settings, quality, offsets)
 
 
 def _warn_of_single_instructions(examples: LabelledExamples, judged: np.ndarray) -> None:
@@ -296,6 +317,16 @@ def _judge_all(
         for some in np.split(rows, range(chunk, len(rows), chunk))
     ]
     return np.concatenate(found)
+
+
+def _centred(
+    parts: dict[str, np.ndarray], offsets: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Parts with what is far from zero subtracted before it becomes float32."""
+    return parts | {
+        name: (np.asarray(parts[name], np.float64) - far).astype(np.float32)
+        for name, far in offsets.items()
+    }
 
 
 def _standardised(

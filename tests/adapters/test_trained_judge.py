@@ -89,9 +89,53 @@ def test_numbers_that_never_differed_are_no_surprise():
 def test_noise_that_float32_cannot_see_is_no_number():
     random = np.random.default_rng(0)
     seen = random.normal(size=(400, 2))
-    seen[:, 1] = 1 + 2.0**-24 + 1e-10 * seen[:, 1]  # in float32 either 1 or the next number
+    seen[:, 1] = 1 + 2.0**-24 + 1e-14 * seen[:, 1]  # in float32 either 1 or the next number
     judge = TrainedJudge.fit(seen, ["go right"], seen[:, :1] > 0, settings=QUICK)
     assert (judge(seen) == (seen[:, :1] > 0)).mean() > 0.95
+
+
+@pytest.mark.parametrize("case", [
+    "channels", "far from zero",
+    pytest.param("channels first", marks=pytest.mark.thorough),
+    pytest.param("sentinel", marks=pytest.mark.thorough),
+])  # fmt: skip
+def test_channels_sentinels_and_numbers_far_from_zero_are_learned_from(case, tmp_path):
+    random = np.random.default_rng(0)
+    if case.startswith("channels"):
+        scales = np.array([255, 1]) if case == "channels" else np.array([255, 1])[:, None, None]
+        shape = (400, 4, 4, 2) if case == "channels" else (400, 2, 4, 4)
+        seen = random.random(shape) * scales
+        labels = (seen[..., 1] if case == "channels" else seen[:, 1]).mean((1, 2))[:, None] > 0.5
+    elif case == "sentinel":
+        seen = random.uniform(0, 10, (400, 2))
+        seen[random.random(400) < 0.3, 1] = 1e6  # nothing in sight
+        labels = seen[:, 1:] < 5
+    else:
+        seen = 1.7e9 + random.normal(size=(400, 2))
+        labels = seen[:, :1] > 1.7e9
+    judge = TrainedJudge.fit(seen, ["go"], labels, settings=QUICK)
+    assert (judge(seen) == labels).mean() > 0.9
+    judge.save(tmp_path / "judge")
+    np.testing.assert_array_equal(TrainedJudge.load(tmp_path / "judge")(seen), judge(seen))
+
+
+def test_moments_are_those_of_numpy_in_chunks_and_without_sentinels(monkeypatch):
+    from ella.adapters import observation_parts
+    from ella.adapters.observation_parts import describe, moments
+
+    monkeypatch.setattr(observation_parts, "CHUNK_NUMBERS", 100)
+    random = np.random.default_rng(0)
+    pictures = random.normal(size=(50, 6, 5, 3)) * [1, 100, 1e-3] + [5, 0, 1e3]
+    vectors = random.uniform(size=(50, 2))
+    for examples, axes in ((pictures, (0, 1, 2)), (vectors, 0)):
+        mean, spread = moments(describe(examples), examples)
+        np.testing.assert_allclose(mean, examples.mean(axes))
+        np.testing.assert_allclose(spread, examples.std(axes), rtol=1e-9)
+    expected = vectors[10:, 0].mean(), vectors[10:, 0].std()
+    for sentinels in ([1e6], [-1e6], [-1e6, 1e6]):
+        vectors[:10, 0] = np.resize(sentinels, 10)
+        found = moments(describe(vectors), vectors)
+        np.testing.assert_allclose([part[0] for part in found], expected)
 
 
 def test_states_by_number_and_numbers_of_any_scale_are_learned():
