@@ -28,7 +28,7 @@ LARGEST_READ = 10.0
 """In spreads; of what is beyond, where there are sentinels, the logarithm is read."""
 FLOAT64_NOISE = 1e-12
 """Of the largest number, what differences of float64 must exceed."""
-CHUNK_NUMBERS = 2**22
+CHUNK_NUMBERS = 2**18
 """Numbers that are converted to float64 at a time."""
 LARGEST_MAP = 8
 """Pictures are halved until they are no larger than this."""
@@ -110,17 +110,18 @@ def moments(part: Part, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     no more than rounding have a spread of 1, so that they are not blown up where they do differ
     later."""
     axes = part.averaged_axes
-    low, high = (np.expand_dims(end, axes) for end in _ordinary_range(part, examples)[:2])
+    *ends, has_sentinels = _ordinary_range(part, examples)
+    low, high = (np.expand_dims(end, axes) for end in ends)
     count = total = squares = np.zeros(())
     for chunk in _chunks(part, examples):
-        used = (chunk >= low) & (chunk <= high)
-        count = count + used.sum(axes)
-        total = total + np.where(used, chunk - low, 0.0).sum(axes)
+        used = (chunk >= low) & (chunk <= high) if has_sentinels else True
+        count = count + np.broadcast_to(used, chunk.shape).sum(axes)
+        total = total + (chunk - low).sum(axes, where=used)
     mean = low.reshape(count.shape) + total / count
     for chunk in _chunks(part, examples):
-        used = (chunk >= low) & (chunk <= high)
-        difference = np.where(used, chunk - np.expand_dims(mean, axes), 0.0)
-        squares = squares + (difference**2).sum(axes)
+        used = (chunk >= low) & (chunk <= high) if has_sentinels else True
+        difference = chunk - np.expand_dims(mean, axes)
+        squares = squares + np.square(difference, out=difference).sum(axes, where=used)
     spread = np.sqrt(squares / count)
     is_short = examples.dtype.kind == "f" and examples.dtype.itemsize <= 4
     float32 = np.finfo(np.float32)
@@ -133,8 +134,10 @@ def moments(part: Part, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _ordinary_range(part: Part, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
     """The least and the largest number, sentinels aside, and whether there are any."""
     axes = part.averaged_axes
-    low: Any = np.min([chunk.min(axes) for chunk in _chunks(part, examples)], axis=0)
-    high: Any = np.max([chunk.max(axes) for chunk in _chunks(part, examples)], axis=0)
+    low: Any = np.asarray(examples.min(axes), np.float64)
+    high: Any = np.asarray(examples.max(axes), np.float64)
+    if examples.dtype.itemsize == 1:  # nothing in a byte is far from everything else
+        return low, high, False
     second_low, second_high = high, low
     for chunk in _chunks(part, examples):
         inner = np.where(chunk > np.expand_dims(low, axes), chunk, np.inf)
@@ -160,7 +163,7 @@ def _chunks(part: Part, examples: np.ndarray) -> Iterator[np.ndarray]:
 def offset(part: Part, examples: np.ndarray) -> np.ndarray | None:
     """float64, what to subtract from numbers far from zero before they become float32; None where
     no numbers of examples [N, ...] are."""
-    if part.coding == "codes":
+    if part.coding == "codes" or examples.dtype.itemsize == 1:
         return None
     mean, spread = moments(part, examples)
     found = np.where(np.abs(mean) > FAR_FROM_ZERO * spread, mean, 0.0)
