@@ -41,6 +41,7 @@ IN_MINIGRID = {
     "Combo-Maze": "main-finished/combo-maze-{}",
     "Sequence-Maze": "main-finished/sequence-maze-{}",
     "PutNext-Room, the paper's cells, an older run": "evaluation/putnext-room-{}",
+    "PutNext-Maze, the paper's cells": "cells/putnext-maze-{}-raw-cells",
     "Unlock-Maze, the paper's cells": "cells/unlock-maze-{}-raw-cells",
     "Open&Pick-Maze, the paper's cells": "cells/openpick-maze-{}-raw-cells",
     "Combo-Maze, the paper's cells": "cells/combo-maze-{}-raw-cells",
