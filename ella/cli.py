@@ -11,6 +11,7 @@ from typing import Any
 
 from ella.commands.exit_statuses import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED
 from ella.commands.options import parse
+from ella.commands.plain_output import write_what_can_be_shown
 from ella.errors import InputError, is_out_of_memory, unknown_name
 from ella.garbage_collection import collect_rarely
 
@@ -46,6 +47,7 @@ TRAIN_EXTRA = {"matplotlib", "PIL", "rich"}
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command in `words` (the process's own arguments by default)."""
     collect_rarely()
+    write_what_can_be_shown()
     _log_to_standard_error()
     status = _status(list(sys.argv[1:] if words is None else words))
     if words is None and (status == EXIT_INTERRUPTED or (status and _is_compiling())):
