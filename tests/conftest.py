@@ -28,6 +28,9 @@ for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(threads, "1")
 # Rates and classifiers of tests are none of the user's.
 os.environ["ELLA_CACHE"] = str(CACHE.with_name("ella"))
+# What a terminal or CI sets would change the width and the colours of what commands print.
+for display in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINES"):
+    os.environ.pop(display, None)
 # A shell that starts tests in the background has them, and what they start, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tests run each program a few times only: compiling it well costs more than it gains.

@@ -119,6 +119,7 @@ def test_the_first_ctrl_c_in_the_offline_stage_stops_and_can_be_resumed(tmp_path
     line = ""
     while not line.startswith("collecting"):
         line = process.stderr.readline()
+        assert line, f"ended with {process.wait()} before it collected episodes"
     process.send_signal(signal.SIGINT)
     said = process.stderr.read()
     assert process.wait() == 130, said

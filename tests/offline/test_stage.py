@@ -41,6 +41,7 @@ def test_the_first_ctrl_c_ends_a_stage_that_never_looks_up(monkeypatch, caplog):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with pseudo_terminal() as terminal:
         monkeypatch.setattr("sys.stderr", terminal.screen)
+        monkeypatch.setenv("COLUMNS", "120")
         caplog.set_level(logging.INFO, "ella")
         with pytest.raises(KeyboardInterrupt):
             run_stage(work)
