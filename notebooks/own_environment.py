@@ -24,7 +24,7 @@ from ella.networks.settings import RelevanceNetworkSettings
 from ella.shaping.settings import RelevanceSettings
 
 SCALE = os.environ.get("NOTEBOOK_SCALE", "laptop")  # "smoke" only shows that every cell runs
-FRAMES = {"laptop": 200_000, "smoke": 4_096}[SCALE]
+FRAMES = {"laptop": 200_000, "smoke": 12_288}[SCALE]
 NUM_ENVS = 16
 DISCOUNT = 0.99
 

@@ -177,7 +177,7 @@ def test_instructions_without_a_success_can_stay_relevant():
         training = replace(SMALL.training, unsolved_share=share)
         host = errands_ella(**EVERY_ROUND, relevance=replace(SMALL, training=training))
         host.start(B)
-        for round_ in range(UPDATES):
+        for round_ in range(8):
             errands_of_a_round(host, round_, solved)
         chances = np.array([list(host.relevance(mission).values()) for mission in MISSIONS])
         assert (chances[:solved] > 0.5).mean() < 0.5

@@ -22,8 +22,10 @@ HIGH_TOKENS, LOW_TOKENS = HIGH.tokens(jnp.arange(6)), LOW.tokens(jnp.arange(36))
 matrix = eqx.filter_jit(relevance_matrix)
 
 
-def small(comparison: str) -> RelevanceClassifier:
-    settings = RelevanceNetworkSettings(comparison, hidden_size=16, output_size=8)
+def small(comparison: str, hidden_size: int = 16, output_size: int = 8) -> RelevanceClassifier:
+    settings = RelevanceNetworkSettings(
+        comparison, hidden_size=hidden_size, output_size=output_size
+    )
     return RelevanceClassifier(settings, key=jax.random.key(0))
 
 
@@ -66,7 +68,7 @@ def test_concatenation_can_tell_which_colours_match():
         updates, state = optimiser.update(eqx.filter_grad(loss)(classifier), state)
         return (eqx.apply_updates(classifier, updates), state), None
 
-    classifier = small("concat")
+    classifier = small("concat", hidden_size=32, output_size=16)
     (classifier, _), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, length=300))(
         (classifier, optimiser.init(classifier))
     )

@@ -75,7 +75,7 @@ def part(state: TrainState, seeds: slice) -> TrainState:
 @pytest.mark.thorough
 def test_a_small_agent_learns(start: TrainState) -> None:
     groups, ended, succeeded = (start,), [], []
-    for iteration in range(30):
+    for iteration in range(45):
         groups, (found,) = iterate(groups, jnp.int32(iteration))
         ended.append(found["success_rate"].count.sum())
         succeeded.append(found["success_rate"].total.sum())

@@ -108,7 +108,7 @@ def test_unsolved_instructions_stay_relevant_with_a_share_of_the_batch(share):
         recent_successes=256, fewest_successes=256,
     )  # fmt: skip
     called, measured, _ = learned(relevance, solved)
-    assert called[unsolved].mean() > 0.9 if share else called[unsolved].mean() < 0.5
+    assert called[unsolved].mean() > 0.75 if share else called[unsolved].mean() < 0.5
     assert float(measured["relevance_accuracy_unsolved"].count) == 1
     assert (~called[solved]).mean() > 0.5
 

@@ -59,14 +59,19 @@ def test_what_is_seen_again_and_again_is_no_longer_novel(shaper, error):
         unseen,
         next_observation=jax.tree.map(lambda leaf: jnp.full_like(leaf, 9), unseen.next_observation),
     )
-    state = shaper.init(B, key=jax.random.key(0))
-    errors = []
-    for i in range(25):
-        state, _, measured = one_iteration(shaper, state, repeated, jax.random.key(i))
-        errors.append(average(measured[error]))
-    _, _, measured = one_iteration(shaper, state, strange, jax.random.key(0))
-    assert errors[-1] < 0.5 * errors[1]
-    assert average(measured[error]) > 2 * errors[-1]
+    kept, surprises = [], []
+    for seed in range(4):
+        state = shaper.init(B, key=jax.random.key(seed))
+        errors = []
+        for i in range(25):
+            state, _, measured = one_iteration(shaper, state, repeated, jax.random.key(i))
+            errors.append(average(measured[error]))
+        _, _, measured = one_iteration(shaper, state, strange, jax.random.key(0))
+        kept.append(errors[-1] / errors[1])
+        surprises.append(average(measured[error]) / errors[-1])
+    # One random target may happen to be easy to predict from anything.
+    assert np.mean(kept) < 0.5
+    assert np.mean(surprises) > 2
 
 
 @pytest.mark.thorough

@@ -71,7 +71,7 @@ def test_begins_with_everything_and_learns_what_the_data_say(learner):
     _, state, fit, probability = learner
     assert (np.asarray(probability(state)) > 0.5).all()
     truth = truthful_dataset(IDS)
-    for update in range(10):
+    for update in range(20):
         state, measured = fit(state, truth, jnp.int32(49 + 50 * update))
     called = np.asarray(probability(state)) > 0.5
     np.testing.assert_array_equal(called, oracle_relevance(SPEC, IDS))

@@ -55,7 +55,7 @@ def test_progress_is_logged_between_batches_and_changes_nothing(monkeypatch, cap
 def test_minigrid_plays_the_same_episodes(mode):
     """The levels, the observations and the random keys are the same, so the episodes are too;
     rounding may turn single actions."""
-    policy = a_policy()
+    policy = a_policy("goto-small")
     here = evaluate(policy, 24, mode=mode, seed=1)
     there = evaluate(policy, 24, mode=mode, seed=1, backend="minigrid")
     assert (here.length == there.length).mean() > 0.9
@@ -68,12 +68,12 @@ def test_minigrid_plays_the_same_episodes(mode):
 def test_progress_in_minigrid_is_logged_within_a_batch(monkeypatch, caplog):
     caplog.set_level(logging.INFO, "ella")
     monkeypatch.setattr(evaluation, "SECONDS_BETWEEN_LINES", 0.0)
-    played = evaluate(a_policy("goto-small"), 4, mode="sampled", backend="minigrid")
+    played = evaluate(a_policy("goto-small"), 24, mode="sampled", backend="minigrid")
     ended = [line.split(" ")[0] for line in caplog.messages]
     # Of steps after which all have ended there is one, of which nothing is logged.
     lengths = sorted(played.length.tolist())
     expected = [sum(length <= step for length in lengths) for step in range(1, lengths[-1])]
-    assert ended == [f"{count}/4" for count in expected]
+    assert ended == [f"{count}/24" for count in expected]
     assert len(set(expected)) > 1
 
 
