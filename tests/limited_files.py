@@ -1,4 +1,4 @@
-"""A full disk without one."""
+"""A full disk without one, and little memory."""
 
 import resource
 from collections.abc import Iterator
@@ -14,3 +14,14 @@ def files_of_at_most(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def address_space_of_at_most(size: int) -> Iterator[None]:
+    """More memory is refused at once, whatever the machine has and its kernel would promise."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)

@@ -7,6 +7,7 @@ import subprocess
 from subprocess import PIPE
 
 import pytest
+from limited_files import address_space_of_at_most
 from tiny_runs import WHOLE, WHOLE_ITERATIONS, command, settings_file
 
 from ella.cli import main
@@ -64,7 +65,9 @@ def test_too_little_memory_is_one_line_and_leaves_nothing_behind(capsys, config,
     out = tmp_path / "run"
     start = ("train", "goto-small", "--config", config, "--out", out)
     words = [*start, "--ppo.num-envs", 10**9]
-    assert main([str(word) for word in words]) == 2
+    # The views of all environments alone are 294 GB.
+    with address_space_of_at_most(128 << 30):
+        assert main([str(word) for word in words]) == 2
     *_, line = capsys.readouterr().err.splitlines()
     assert line.startswith("ella: out of memory with 2 x 1,000,000,000 environments")
     assert "lower --ppo.num-envs" in line
