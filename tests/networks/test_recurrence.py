@@ -57,8 +57,8 @@ def test_gru_value_and_gradient(dtype: str, tolerance: float) -> None:
         return (plain_gru(inputs, present, weight, new_bias) * probe).sum()
 
     primals = (inputs, weight, new_bias)
-    got, got_gradient = jax.value_and_grad(ours, (0, 1, 2))(*primals)
-    want, want_gradient = jax.value_and_grad(theirs, (0, 1, 2))(*primals)
+    got, got_gradient = jax.jit(jax.value_and_grad(ours, (0, 1, 2)))(*primals)
+    want, want_gradient = jax.jit(jax.value_and_grad(theirs, (0, 1, 2)))(*primals)
     np.testing.assert_allclose(got, want, atol=tolerance)
     assert_same(got_gradient, want_gradient, tolerance)
     assert not got_gradient[0][:, 3].any()
@@ -81,8 +81,8 @@ def test_lstm_value_and_gradient(dtype: str, tolerance: float, unroll: int) -> N
         return (plain_lstm(inputs, first, hidden, cell, weight) * probe).sum()
 
     primals = (inputs, hidden, cell, weight)
-    got, got_gradient = jax.value_and_grad(ours, (0, 1, 2, 3))(*primals)
-    want, want_gradient = jax.value_and_grad(theirs, (0, 1, 2, 3))(*primals)
+    got, got_gradient = jax.jit(jax.value_and_grad(ours, (0, 1, 2, 3)))(*primals)
+    want, want_gradient = jax.jit(jax.value_and_grad(theirs, (0, 1, 2, 3)))(*primals)
     np.testing.assert_allclose(got, want, atol=tolerance)
     assert_same(got_gradient, want_gradient, tolerance)
     assert not got_gradient[1][0].any(), "what came before an episode has no gradient"

@@ -18,22 +18,23 @@ from ella.networks.settings import RelevanceNetworkSettings
 from ella.world.tasks import find
 
 HIGH, LOW = find("unlock-maze").language, find("pick-maze").language
-HIGH_TOKENS, LOW_TOKENS = HIGH.tokens(jnp.arange(6)), LOW.tokens(jnp.arange(36))
+HIGH_TOKENS, LOW_TOKENS = jnp.asarray(HIGH.all_tokens), jnp.asarray(LOW.all_tokens)
 matrix = eqx.filter_jit(relevance_matrix)
+made = eqx.filter_jit(lambda settings, key: relevance_classifier(settings, key=key))
+embedded = eqx.filter_jit(lambda one, high, low: (one.embed_high(high), one.embed_low(low)))
 
 
 def small(comparison: str, hidden_size: int = 16, output_size: int = 8) -> RelevanceClassifier:
     settings = RelevanceNetworkSettings(
         comparison, hidden_size=hidden_size, output_size=output_size
     )
-    return RelevanceClassifier(settings, key=jax.random.key(0))
+    return made(settings, jax.random.key(0))
 
 
 def test_l1_is_the_distance_of_the_embeddings():
     classifier = small("l1")
     logs, other_logs = matrix(classifier, HIGH_TOKENS, LOW_TOKENS)
-    high = classifier.embed_high(HIGH_TOKENS[2:3])[0]
-    low = classifier.embed_low(LOW_TOKENS[30:31])[0]
+    high, low = embedded(classifier, HIGH.all_tokens[2:3], LOW.all_tokens[30:31])
     probability = np.exp(-np.abs(np.asarray(high) - np.asarray(low)).sum())
     assert float(jnp.exp(logs[2, 30])) == pytest.approx(probability, rel=1e-4)
     np.testing.assert_allclose(np.exp(logs) + np.exp(other_logs), 1.0, rtol=1e-4)
@@ -102,7 +103,7 @@ def test_windows_take_the_best_match_of_a_word():
     settings = RelevanceNetworkSettings(
         "windows", hidden_size=16, output_size=8, window=3, word_size=4
     )
-    classifier = relevance_classifier(settings, key=jax.random.key(0))
+    classifier = made(settings, jax.random.key(0))
     high, low = [5, 3, 9, 2, 7], [4, 3, 9, 1]
     tokens = jnp.array([[*high, 0, 0]]), jnp.array([[*low, 0]])
     logs, other_logs = matrix(classifier, *tokens)

@@ -13,12 +13,13 @@ from ella.networks.termination import TerminationClassifier, TerminationTable
 from ella.world.tasks import find
 
 LOW = find("opengoto-maze").language
-TOKENS = LOW.tokens(jnp.arange(LOW.num_ids))
+TOKENS = jnp.asarray(LOW.all_tokens)
 
 
 classify = eqx.filter_jit(lambda classifier, *pairs: classifier(*pairs))
 instruct = eqx.filter_jit(lambda classifier, tokens: classifier.instruct(tokens))
 decide = eqx.filter_jit(lambda table, images: table(images))
+tabulated = eqx.filter_jit(lambda *parts, **options: TerminationTable(*parts, **options))
 scores = eqx.filter_jit(lambda table, images: table.scores(images))
 
 
@@ -32,20 +33,24 @@ def some_images(num: int, seed: int = 0) -> np.ndarray:
 def trained():
     """A classifier whose running statistics are those of a batch, not the initial ones."""
     settings = TerminationNetworkSettings(width=16, instruction_width=12, head_width=8)
-    classifier = TerminationClassifier(settings, key=jax.random.key(0))
-    images = some_images(64, seed=1)
-    rows = instruct(classifier, TOKENS)[np.arange(64) % LOW.num_ids]
-    _, moments = classify(classifier, images, rows, None)
-    return classifier, classifier.initial_statistics().updated(moments, 1.0)
+    images, ids = jnp.asarray(some_images(64, seed=1)), np.arange(64) % LOW.num_ids
+
+    @eqx.filter_jit
+    def make(key):
+        classifier = TerminationClassifier(settings, key=key)
+        _, moments = classifier(images, classifier.instruct(TOKENS)[ids], None)
+        return classifier, classifier.initial_statistics().updated(moments, 1.0)
+
+    return make(jax.random.key(0))
 
 
 def test_factorised_equals_pair_by_pair(trained):
     classifier, statistics = trained
     images = some_images(11)
-    table = TerminationTable(classifier, statistics, TOKENS)
+    table = tabulated(classifier, statistics, TOKENS)
     crossed = scores(table, images)
     frames, instructions = np.divmod(np.arange(11 * LOW.num_ids), LOW.num_ids)
-    modulations = jnp.concatenate([instruct(classifier, row[None]) for row in TOKENS])
+    modulations = np.concatenate([instruct(classifier, row[None]) for row in LOW.all_tokens])
     plain, _ = classify(classifier, images[frames], modulations[instructions], statistics)
     np.testing.assert_allclose(crossed.reshape(-1, 2), plain, rtol=1e-4, atol=1e-5)
     assert np.ptp(crossed) > 0.1
@@ -53,21 +58,21 @@ def test_factorised_equals_pair_by_pair(trained):
 
 def test_chunks_change_nothing(trained):
     images = some_images(37)
-    whole = decide(TerminationTable(*trained, TOKENS, chunk=64), images)
-    chunked = decide(TerminationTable(*trained, TOKENS, chunk=10), images)
+    whole = decide(tabulated(*trained, TOKENS, chunk=64), images)
+    chunked = decide(tabulated(*trained, TOKENS, chunk=10), images)
     assert whole.shape == (37, LOW.num_ids)
     np.testing.assert_array_equal(whole, chunked)
 
 
 def test_low_precision_decides_alike(trained):
     images = some_images(64)
-    full = decide(TerminationTable(*trained, TOKENS), images)
-    half = decide(TerminationTable(*trained, TOKENS, dtype="bfloat16"), images)
+    full = decide(tabulated(*trained, TOKENS), images)
+    half = decide(tabulated(*trained, TOKENS, dtype="bfloat16"), images)
     assert (np.asarray(full) == np.asarray(half)).mean() > 0.97
 
 
 def test_rows_do_not_meet_at_use(trained):
-    table = TerminationTable(*trained, TOKENS)
+    table = tabulated(*trained, TOKENS)
     images = some_images(8)
     alone = np.concatenate([scores(table, image[None]) for image in images])
     np.testing.assert_allclose(scores(table, images), alone, rtol=1e-4, atol=1e-5)

@@ -18,7 +18,8 @@ GAMMA, COEFFICIENT = 0.9, 2.0
 
 @pytest.fixture(scope="module")
 def shaper() -> LearnShaper:
-    model = empty_model(ActionFrequencyNetworkSettings(width=16), key=jax.random.key(5))
+    make = jax.jit(empty_model, static_argnums=0)
+    model = make(ActionFrequencyNetworkSettings(width=16), key=jax.random.key(5))
     return LearnShaper(model, COEFFICIENT, GAMMA)
 
 

@@ -161,7 +161,7 @@ def test_running_moments_are_those_of_everything():
     values = np.random.default_rng(0).normal(3.0, 2.0, (50, 4)).astype(np.float32)
     moments = no_moments((4,))
     for start, stop in ((0, 1), (1, 20), (20, 50)):
-        moments = merged(moments, jnp.asarray(values[start:stop]))
+        moments = jax.jit(merged)(moments, values[start:stop])
     np.testing.assert_allclose(moments.mean, values.mean(axis=0), rtol=1e-4)
     np.testing.assert_allclose(moments.deviation, values.std(axis=0), rtol=1e-4)
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -27,15 +28,19 @@ SPEC = find("unlock-maze")
 NETWORK = RelevanceNetworkSettings(hidden_size=32, output_size=32)
 FAST = RelevanceTrainingSettings(batch=16, learning_rate=3e-3, max_learning_rate=3e-3)
 SLOW = replace(PAPER_TRAINING, learning_rate=3e-3, initial_epochs=3)
-ROWS = LearnedRelevance(SPEC, RelevanceSettings(NETWORK, FAST))
-PAIRS = LearnedRelevance(SPEC, RelevanceSettings(NETWORK, SLOW))
-IDS = jnp.arange(SPEC.language.num_ids)
+IDS = jnp.arange(SPEC.language.num_ids, dtype=jnp.int32)
 
 
-def truthful_dataset(ids) -> relevance_dataset.RelevanceDataset:
+@cache
+def relevance_by(training: RelevanceTrainingSettings) -> LearnedRelevance:
+    """Not a constant: it draws levels, which would hold up every process that collects tests."""
+    return LearnedRelevance(SPEC, RelevanceSettings(NETWORK, training))
+
+
+@jax.jit
+def truthful_dataset(ids: jax.Array) -> relevance_dataset.RelevanceDataset:
     """D as it would be after many successes of some instructions."""
-    empty = relevance_dataset.empty(SPEC.language.num_ids, ROWS.num_low_level)
-    ids = jnp.asarray(ids, jnp.int32)
+    empty = relevance_dataset.empty(SPEC.language.num_ids, low_level_of(SPEC).language.num_ids)
     return relevance_dataset.record(
         empty, ids, oracle_relevance(SPEC, ids), jnp.ones(ids.shape, bool)
     )
@@ -44,13 +49,13 @@ def truthful_dataset(ids) -> relevance_dataset.RelevanceDataset:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(ROWS, id="rows"),
-        pytest.param(PAIRS, id="pairs", marks=pytest.mark.thorough),
+        pytest.param(FAST, id="rows"),
+        pytest.param(SLOW, id="pairs", marks=pytest.mark.thorough),
     ],
 )
 def learner(request):
     """(relevance, its state before training, `fit` and `probability` compiled)."""
-    relevance = request.param
+    relevance = relevance_by(request.param)
     state = jax.jit(lambda key: relevance.init(key=key))(jax.random.key(0))
     key = jax.random.key(1)
     fit = jax.jit(
@@ -83,7 +88,7 @@ def test_begins_with_everything_and_learns_what_the_data_say(learner):
 
 def test_updates_only_when_due_and_only_from_data(learner):
     _, state, fit, _ = learner
-    some, none = truthful_dataset([2]), relevance_dataset.empty(6, 36)
+    some, none = truthful_dataset(jnp.array([2])), relevance_dataset.empty(6, 36)
     kept, measured = fit(state, some, jnp.int32(48))
     assert same(kept, state)
     assert float(measured["relevance_accuracy"].count) == 0
@@ -96,7 +101,7 @@ def test_updates_only_when_due_and_only_from_data(learner):
 @pytest.mark.thorough
 def test_seeds_with_different_amounts_of_data_do_not_meet(learner):
     _, state, fit, _ = learner
-    some, none = truthful_dataset([2]), relevance_dataset.empty(6, 36)
+    some, none = truthful_dataset(jnp.array([2])), relevance_dataset.empty(6, 36)
     stacked = jax.tree.map(lambda a, b: jnp.stack([a, b]), some, none)
     both = jax.tree.map(lambda a: jnp.stack([a, a]), state)
     due = jnp.int32(49)
@@ -140,7 +145,7 @@ def test_explains_an_instruction(learner):
     state = EllaState(
         EpisodeLedger(nothing, nothing, jnp.zeros(2)),
         jnp.int32(0),
-        truthful_dataset([SPEC.language.find(text)]),
+        truthful_dataset(jnp.array([SPEC.language.find(text)])),
         learned,
     )
     found = explain(SPEC, shaper, state, text)
@@ -215,7 +220,7 @@ def test_initial_training_and_validation_see_the_missions_of_levels():
 
 
 def test_few_different_missions_are_all_drawn():
-    drawn = ROWS.draw_initial(key=jax.random.key(0))
+    drawn = relevance_by(FAST).draw_initial(key=jax.random.key(0))
     np.testing.assert_array_equal(np.sort(drawn), IDS)
 
 

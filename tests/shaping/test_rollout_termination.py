@@ -80,7 +80,8 @@ def test_only_changed_views_are_judged(learned, monkeypatch):
     monkeypatch.setattr(TerminationTable, "at_once", counting)
     images = views_that_often_stay((20, 5))
     changed = 5 + (images[1:] != images[:-1]).any((-3, -2, -1)).sum()
-    jax.block_until_ready(learned.of_rollout(observed(images)))
+    judge = eqx.filter_jit(lambda views: learned.of_rollout(views))
+    jax.block_until_ready(judge(observed(images)))
     jax.effects_barrier()
     assert changed < 60
     assert changed <= sum(judged) < changed + 4
@@ -92,14 +93,14 @@ def test_few_of_a_rollout_are_judged_some_at_a_time(monkeypatch):
     shown = rng.random((6, 3, 9)) < 0.3
     last = rng.random((6, 3)) < 0.5
     assert last.sum() > 4
-    found = JudgedTermination().of_few(JudgedObservation(jnp.asarray(shown)), jnp.asarray(last))
+    found = jax.jit(JudgedTermination().of_few)(JudgedObservation(jnp.asarray(shown)), last)
     np.testing.assert_array_equal(found, shown & last[..., None])
 
 
 @pytest.mark.parametrize("chosen", [np.zeros(10, bool), np.ones(10, bool)])
 def test_none_and_all_may_be_chosen(chosen):
-    values = jnp.arange(10)
-    rows, places = judged_in_turns(lambda v: (v % 3 == 0)[:, None], values, jnp.asarray(chosen), 4)
+    judge = jax.jit(lambda *parts: judged_in_turns(lambda v: (v % 3 == 0)[:, None], *parts, 4))
+    rows, places = judge(jnp.arange(10), chosen)
     if chosen.any():
         np.testing.assert_array_equal(rows[places, 0], np.arange(10) % 3 == 0)
     else:
