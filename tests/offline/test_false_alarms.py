@@ -47,13 +47,14 @@ def by_hand(model, episodes: OrdinaryEpisodes, threshold: float) -> tuple[int, .
     """(false alarms, first alarms that are false, first alarms that are true, false alarms while
     something is carried, first views of a completion, those judged so), one by one."""
     scores_of = jax.jit(lambda images: model.table(LOW).scores(images))
+    truth_of = jax.jit(visible_termination(LOW))
     alarms = false = true = carrying = first_views = seen_at_once = 0
     for env in range(ENVS):
         fired: set[int] = set()
         shown_before: set[int] = set()
         scores = np.asarray(scores_of(jnp.asarray(episodes.images[:, env])))
         seen = GridObservation(jnp.asarray(episodes.images[:, env]))
-        truth = np.asarray(visible_termination(LOW)(seen))
+        truth = np.asarray(truth_of(seen))
         for t in range(STEPS):
             if episodes.first[t, env]:
                 fired, shown_before = set(), set()

@@ -249,7 +249,8 @@ def test_what_the_last_action_carries_out_is_remembered_on_request_and_never_pai
         observation=JudgedObservation(jnp.asarray(seen)),
         next_observation=JudgedObservation(jnp.asarray(shown)),
     )
-    state, bonus, _ = shaper.shape(shaper.init(2, key=jax.random.key(0)), rollout)
+    shape = jax.jit(lambda key, rollout: shaper.shape(shaper.init(2, key=key), rollout))
+    state, bonus, _ = shape(jax.random.key(0), rollout)
     np.testing.assert_allclose(bonus, LAMBDA * np.array([[0, 0], [1, 1], [-1, 0]]), atol=1e-6)
     found = relevance_dataset.decompositions(state.dataset, jnp.zeros(1, jnp.int32), low)[0]
     assert np.flatnonzero(found).tolist() == ([0, 2] if last_state else [0])

@@ -119,7 +119,8 @@ def test_pairs_are_balanced_and_true():
     data = Decompositions(
         jnp.zeros((4, 1), jnp.int32), jnp.asarray(relevant), jnp.array([True, True, True, False])
     )
-    pairs = draw_pairs(data, 20, key=jax.random.key(0))
+    draw = jax.jit(lambda key: draw_pairs(data, 20, key=key))
+    pairs = draw(jax.random.key(0))
     count = int(pairs.count)
     assert count == 40 + 20 + 40  # the second row has nothing irrelevant to draw
     row, low, label = (np.asarray(part)[:count] for part in (pairs.row, pairs.low, pairs.relevant))
