@@ -7,7 +7,7 @@ import subprocess
 from subprocess import PIPE
 
 import pytest
-from limited_files import address_space_of_at_most
+from limited_resources import address_space_of_at_most
 from tiny_runs import WHOLE, WHOLE_ITERATIONS, command, settings_file
 
 from ella.cli import main

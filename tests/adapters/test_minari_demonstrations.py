@@ -9,7 +9,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from limited_files import files_of_at_most
+from limited_resources import files_of_at_most
 
 from ella.adapters.gymnasium_env import EllaEnv
 from ella.cli import main

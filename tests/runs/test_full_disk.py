@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from limited_files import files_of_at_most
+from limited_resources import files_of_at_most
 
 from ella.durable_files import replace_durably
 from ella.errors import InputError
