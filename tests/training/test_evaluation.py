@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from ella import load_policy
 from ella.errors import InputError
 from ella.networks.actor_critic import ActorCritic
 from ella.networks.settings import NetworkSettings
@@ -55,14 +56,13 @@ def test_progress_is_logged_between_batches_and_changes_nothing(monkeypatch, cap
 def test_minigrid_plays_the_same_episodes(mode):
     """The levels, the observations and the random keys are the same, so the episodes are too;
     rounding may turn single actions."""
-    policy = a_policy("goto-small")
+    policy = load_policy("agent:putnext-room")
     here = evaluate(policy, 24, mode=mode, seed=1)
     there = evaluate(policy, 24, mode=mode, seed=1, backend="minigrid")
     assert (here.length == there.length).mean() > 0.9
     assert here.success_rate.overlaps(there.success_rate)
     assert here.mean_return.overlaps(there.mean_return)
-    if mode == "sampled":
-        assert len(set(here.length.tolist())) > 1
+    assert len(set(here.length.tolist())) > 5
 
 
 def test_progress_in_minigrid_is_logged_within_a_batch(monkeypatch, caplog):
