@@ -26,6 +26,7 @@ FAR_FROM_ZERO = 1000
 their differences away."""
 LARGEST_READ = 10.0
 """In spreads; of what is beyond, where there are sentinels, the logarithm is read."""
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 FLOAT64_NOISE = 1e-12
 """Of the largest number, what differences of float64 must exceed."""
 CHUNK_NUMBERS = 2**18
@@ -120,8 +121,8 @@ def moments(part: Part, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mean = low.reshape(count.shape) + total / count
     for chunk in _chunks(part, examples):
         used = (chunk >= low) & (chunk <= high) if has_sentinels else True
-        difference = chunk - np.expand_dims(mean, axes)
-        squares = squares + np.square(difference, out=difference).sum(axes, where=used)
+        difference = np.where(used, chunk - np.expand_dims(mean, axes), 0.0)
+        squares = squares + np.square(difference, out=difference).sum(axes)
     spread = np.sqrt(squares / count)
     is_short = examples.dtype.kind == "f" and examples.dtype.itemsize <= 4
     float32 = np.finfo(np.float32)
@@ -160,16 +161,22 @@ def _chunks(part: Part, examples: np.ndarray) -> Iterator[np.ndarray]:
         yield np.asarray(examples[start : start + rows], np.float64)
 
 
-def offset(part: Part, examples: np.ndarray) -> np.ndarray | None:
+def offset(part: Part, mean: np.ndarray, spread: np.ndarray) -> np.ndarray | None:
     """float64, what to subtract from numbers far from zero before they become float32; None where
-    no numbers of examples [N, ...] are."""
-    if part.coding == "codes" or examples.dtype.itemsize == 1:
-        return None
-    mean, spread = moments(part, examples)
+    no numbers of such `moments` are."""
     found = np.where(np.abs(mean) > FAR_FROM_ZERO * spread, mean, 0.0)
     if not found.any():
         return None
     return found[:, None, None] if part.is_picture and part.is_channel_first else found
+
+
+def as_read(array: np.ndarray, far: np.ndarray | None) -> np.ndarray:
+    """Numbers less their offset, where they have one, and as float32 if they are longer: JAX would
+    wrap large integers around and read large float64 as infinite."""
+    if far is None and array.dtype.itemsize <= 4:
+        return array
+    near = np.asarray(array, np.float64) - (0.0 if far is None else far)
+    return np.clip(near, -LARGEST_FLOAT32, LARGEST_FLOAT32).astype(np.float32)
 
 
 class PartEncoder(eqx.Module):
@@ -210,11 +217,9 @@ class PartEncoder(eqx.Module):
         self.convolutions = tuple(layers)
         self.size = channels * height * width
 
-    def standardised(self, examples: np.ndarray) -> "PartEncoder":
-        """The same with the mean and spread of examples [N, ...]."""
-        if self.part.coding == "codes":
-            return self
-        found = tuple(jnp.asarray(one, jnp.float32) for one in moments(self.part, examples))
+    def standardised(self, mean: np.ndarray, spread: np.ndarray) -> "PartEncoder":
+        """The same for numbers of this mean and spread."""
+        found = tuple(jnp.asarray(one, jnp.float32) for one in (mean, spread))
         return eqx.tree_at(lambda encoder: (encoder.mean, encoder.spread), self, found)
 
     def __call__(self, example: Array | np.ndarray) -> Float[Array, " size"]:
@@ -229,7 +234,8 @@ class PartEncoder(eqx.Module):
             mean, spread = jax.lax.stop_gradient((self.mean, self.spread))
             read = (values.astype(jnp.float32) - mean) / spread
             if part.has_sentinels:
-                beyond = jnp.maximum(jnp.abs(read) / LARGEST_READ, 1.0)
+                # Infinite where a spread below 1 divides the largest numbers.
+                beyond = jnp.clip(jnp.abs(read) / LARGEST_READ, 1.0, LARGEST_FLOAT32)
                 read = jnp.clip(read, -LARGEST_READ, LARGEST_READ) + jnp.sign(read) * jnp.log(
                     beyond
                 )

@@ -20,7 +20,15 @@ from ella.adapters.judge_examples import (
     measured_quality,
     recall_of_each,
 )
-from ella.adapters.observation_parts import Part, PartEncoder, describe, numeric_parts, offset
+from ella.adapters.observation_parts import (
+    Part,
+    PartEncoder,
+    as_read,
+    describe,
+    moments,
+    numeric_parts,
+    offset,
+)
 from ella.array_file import (
     DamagedFileError,
     MismatchedArraysError,
@@ -162,13 +170,19 @@ class TrainedJudge:
         network = JudgeNetwork(
             described, len(examples.instructions), settings, key=jax.random.key(seed)
         )
+        measured = {
+            name: moments(part, parts[name][~examples.held_out])
+            for name, part in described.items()
+            if part.coding == "numbers"
+        }
         offsets = {
             name: found
-            for name, part in described.items()
-            if (found := offset(part, parts[name][~examples.held_out])) is not None
+            for name, (mean, spread) in measured.items()
+            if parts[name].dtype.itemsize > 1  # bytes are never far from zero
+            and (found := offset(described[name], mean, spread)) is not None
         }
-        parts = _centred(parts, offsets)
-        network = _standardised(network, parts, examples.held_out)
+        network = _standardised(network, measured, offsets)
+        parts = _as_read(parts, offsets)
         network = _trained(network, parts, examples, settings, random)
         judged = _judge_all(network, parts, examples.held_out)
         quality = measured_quality(examples, judged)
@@ -190,7 +204,7 @@ class TrainedJudge:
                 f"the judge reads observations [B, ...] with the parts {_listed(expected)}, got "
                 f"{_listed(shapes)}"
             )
-        return np.asarray(_judge(self._network, _centred(parts, self._offsets)))
+        return np.asarray(_judge(self._network, _as_read(parts, self._offsets)))
 
     def save(self, path: Path | str) -> None:
         """Write the judge to one array file (safetensors)."""
@@ -319,23 +333,22 @@ def _judge_all(
     return np.concatenate(found)
 
 
-def _centred(
+def _as_read(
     parts: dict[str, np.ndarray], offsets: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Parts with what is far from zero subtracted before it becomes float32."""
-    return parts | {
-        name: (np.asarray(parts[name], np.float64) - far).astype(np.float32)
-        for name, far in offsets.items()
-    }
+    return {name: as_read(array, offsets.get(name)) for name, array in parts.items()}
 
 
 def _standardised(
-    network: JudgeNetwork, parts: dict[str, np.ndarray], held_out: np.ndarray
+    network: JudgeNetwork,
+    measured: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    offsets: Mapping[str, np.ndarray],
 ) -> JudgeNetwork:
-    encoders = {
-        name: encoder.standardised(parts[name][~held_out])
-        for name, encoder in network.encoders.items()
-    }
+    """With the moments of parts, which are less their offsets when the network reads them."""
+    encoders = dict(network.encoders)
+    for name, (mean, spread) in measured.items():
+        near = mean - offsets[name].reshape(mean.shape) if name in offsets else mean
+        encoders[name] = encoders[name].standardised(near, spread)
     return eqx.tree_at(lambda network: network.encoders, network, encoders)
 
 

@@ -86,6 +86,16 @@ def test_numbers_that_never_differed_are_no_surprise():
     assert (judge(elsewhere) == truth).mean() > 0.9
 
 
+@pytest.mark.parametrize("noise", ["float64", "float32"])
+def test_noise_around_a_number_far_from_zero_is_not_blown_up(noise):
+    random = np.random.default_rng(0)
+    seen = random.normal(size=(400, 2)).astype(noise)
+    truth = seen[:, :1] > 0
+    seen[:, 1] = 5000 + (1e-11 * seen[:, 1] if noise == "float64" else 5e-4 * (seen[:, 1] > 1.5))
+    judge = TrainedJudge.fit(seen, ["go right"], truth, settings=QUICK)
+    assert (judge(seen + np.array([0, 0.5], noise)) == truth).mean() > 0.9
+
+
 def test_noise_that_float32_cannot_see_is_no_number():
     random = np.random.default_rng(0)
     seen = random.normal(size=(400, 2))
@@ -95,7 +105,7 @@ def test_noise_that_float32_cannot_see_is_no_number():
 
 
 @pytest.mark.parametrize("case", [
-    "channels", "far from zero",
+    "channels", "far from zero", "beyond int32", "largest sentinel",
     pytest.param("channels first", marks=pytest.mark.thorough),
     pytest.param("sentinel", marks=pytest.mark.thorough),
 ])  # fmt: skip
@@ -110,6 +120,13 @@ def test_channels_sentinels_and_numbers_far_from_zero_are_learned_from(case, tmp
         seen = random.uniform(0, 10, (400, 2))
         seen[random.random(400) < 0.3, 1] = 1e6  # nothing in sight
         labels = seen[:, 1:] < 5
+    elif case == "largest sentinel":
+        seen = random.uniform(0, 0.1, (400, 2))
+        seen[random.random(400) < 0.3, 1] = np.finfo(seen.dtype).max
+        labels = seen[:, 1:] < 0.05
+    elif case == "beyond int32":
+        seen = random.integers(-(2**40), 2**40, (400, 2))
+        labels = seen[:, 1:] > 0
     else:
         seen = 1.7e9 + random.normal(size=(400, 2))
         labels = seen[:, :1] > 1.7e9
