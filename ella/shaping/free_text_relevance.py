@@ -102,8 +102,9 @@ class FreeTextRelevance(AbstractRelevance):
         teach_key, learn_key = jax.random.split(key)
 
         def update(state: FreeTextLearner) -> tuple[FreeTextLearner, Measurements]:
-            # Only padding is known before the first update.
-            is_first = state.taught.sum() == 1
+            # Only padding is known before the first update, but also after others where every
+            # instruction has words beyond the vocabulary; from those the optimiser has steps.
+            is_first = (state.taught.sum() == 1) & (state.learner.optimiser.count == 0)
             learner, started = jax.lax.cond(
                 is_first,
                 lambda learner: self._teach(learner, key=teach_key),

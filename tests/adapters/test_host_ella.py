@@ -254,6 +254,17 @@ def test_words_beyond_the_vocabulary_stay_unseen_until_there_is_room(
         errands_ella().load(saved)
 
 
+def test_it_starts_once_even_if_all_words_are_beyond_the_vocabulary():
+    host = errands_ella(**EVERY_ROUND)
+    host._sentences.restore([f"word{place}" for place in range(64)], [], [])
+    host.start(B)
+    steps = []
+    for _ in range(2):
+        succeed(host, ["paint it"] * B)
+        steps.append(int(host._state.relevance.learner.optimiser.count))
+    assert steps[1] > steps[0] > 0, "the optimiser starts afresh where everything is taught again"
+
+
 def test_measurements_of_unfinished_episodes_are_kept():
     hosts = []
     at_the_bakery = standing_at("bakery")
