@@ -46,6 +46,7 @@ TAUGHT, RELEVANT, MEMBERS = "relevance.taught", "relevance.relevant", "dataset.m
 BY_SENTENCE = (RELEVANT, MEMBERS)
 """Saved arrays with a row for each instruction."""
 LEAST_WORTH = float(np.finfo(np.float32).tiny)
+"""Of a success, which the shaper tells by a reward above 0. What is less is 0 in float32."""
 NEED_REWARDS = ("insolvent_successes", "success_net_reward")
 """Measurements that are left out where a trainer tells successes, but not their rewards."""
 
