@@ -21,6 +21,9 @@ MAX_SINGLE_CODE = 4095
 SENTINEL_GAP = 100
 """A largest or smallest number that is so many times further away than all others lie apart stands
 for something (nothing in sight, say) and has no part in means and spreads."""
+LEAST_RANGE = 1e-5
+"""Numbers that lie no further apart may differ by rounding, as sines of multiples of pi do; nothing
+else is a sentinel beside them."""
 FAR_FROM_ZERO = 1000
 """Numbers whose mean is so many times their spread are read without their mean: float32 would round
 their differences away."""
@@ -149,8 +152,8 @@ def _ordinary_range(part: Part, examples: np.ndarray) -> tuple[np.ndarray, np.nd
     # Where all but one of three values are at one end, that end is what the others lie apart by.
     from_low = np.where(between > 0, between, second_high - low)
     from_high = np.where(between > 0, between, high - second_low)
-    is_high = (from_low > 0) & (high - second_high > SENTINEL_GAP * from_low)
-    is_low = (from_high > 0) & (second_low - low > SENTINEL_GAP * from_high)
+    is_high = (from_low > LEAST_RANGE) & (high - second_high > SENTINEL_GAP * from_low)
+    is_low = (from_high > LEAST_RANGE) & (second_low - low > SENTINEL_GAP * from_high)
     ordinary = np.where(is_low, second_low, low), np.where(is_high, second_high, high)
     return *ordinary, bool(is_low.any() or is_high.any())
 

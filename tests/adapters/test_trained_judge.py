@@ -155,6 +155,16 @@ def test_moments_are_those_of_numpy_in_chunks_and_without_sentinels(monkeypatch)
         np.testing.assert_allclose([part[0] for part in found], expected)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rounding_of_sines_and_cosines_makes_no_sentinels(dtype):
+    from ella.adapters.observation_parts import describe, moments
+
+    angles = np.arange(40).astype(dtype)[:, None] * dtype(np.pi / 2)
+    ahead = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    assert not describe(ahead).has_sentinels
+    np.testing.assert_allclose(moments(describe(ahead), ahead)[1], np.sqrt(0.5), rtol=1e-3)
+
+
 def test_states_by_number_and_numbers_of_any_scale_are_learned():
     random = np.random.default_rng(0)
     states = random.integers(0, 500, 2000)  # as those of Taxi's Discrete(500)
