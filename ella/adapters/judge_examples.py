@@ -1,6 +1,5 @@
 """Labelled observations for a judge: the split, balanced batches, and quality on held-out ones."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -192,8 +191,8 @@ def _held_out(
     share: float,
     random: np.random.Generator,
 ) -> np.ndarray:
-    """bool[N]: a share of the episodes, or of the observations. It is drawn again while all
-    examples of a label are held out, or none although there are several."""
+    """bool[N]: a share of the episodes, or of the observations. It is drawn again while none or all
+    of the several examples of a label are among them; if need be, one of all is taken out."""
     if episodes is None:
         row_unit = np.arange(len(labels))
         count = len(labels)
@@ -206,19 +205,19 @@ def _held_out(
         for index in range(labels.shape[1])
         for label in (False, True)
     ]
-    best, fewest = np.zeros(count, bool), math.inf
+    several = [units for units in groups if len(units) > 1]
+    needed = [units for units in groups if len(units) == 1]
+    free = np.setdiff1d(np.arange(count), np.concatenate([*needed, []]))
+    best, most = np.zeros(count, bool), -1
     for _ in range(MOST_DRAWS):
         chosen = np.zeros(count, bool)
-        chosen[random.permutation(count)[:number]] = True
-        missing = 0
-        for units in groups:
-            held_out = np.count_nonzero(chosen[units])
-            # Without examples to learn from there is no judge at all.
-            missing += len(groups) * (0 < held_out == len(units)) + (
-                held_out == 0 and len(units) > 1
-            )
-        if missing < fewest:
-            best, fewest = chosen, missing
-        if not missing:
+        chosen[random.permutation(free)[:number]] = True
+        shared = sum(0 < chosen[units].sum() < len(units) for units in several)
+        if shared > most:
+            best, most = chosen, shared
+        if shared == len(several):
             break
+    for units in several:
+        if best[units].all():
+            best[units[0]] = False
     return best[row_unit]

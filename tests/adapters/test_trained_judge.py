@@ -206,6 +206,19 @@ def test_a_split_has_every_label_on_both_sides_where_it_can():
         assert not examples.held_out[77]
 
 
+def test_many_labels_of_one_or_two_examples_can_all_be_learned_from():
+    from ella.adapters.judge_examples import labelled_examples
+
+    labels = np.eye(60, 40, dtype=bool)
+    labels[40:60, :20] = np.eye(20, dtype=bool)  # twenty have a second one
+    names = [str(index) for index in range(40)]
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        examples = labelled_examples(60, names, labels, None, 0.5, random)
+        assert labels[~examples.held_out].any(axis=0).all()
+        assert examples.held_out.sum() >= 15
+
+
 def test_single_instructions_that_are_poorly_judged_or_not_measured_are_named(caplog):
     random = np.random.default_rng(0)
     seen = random.normal(size=(1000, 3))
