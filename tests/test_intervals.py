@@ -96,7 +96,9 @@ def test_student_t_cannot_cover_what_no_seed_shows():
     assert 0.54 < share_covered(map(student_t, one_in_ten), 0.86) < 0.6
 
 
-@pytest.mark.parametrize("rate", [0.5, 0.99, 0.999])
+@pytest.mark.parametrize(
+    "rate", [0.99, *(pytest.param(rate, marks=pytest.mark.thorough) for rate in (0.5, 0.999))]
+)
 def test_a_rate_is_covered_also_where_seeds_agree_by_chance(rate):
     trials = np.full(SEEDS, 100)
     samples = np.random.default_rng(0).binomial(100, rate, (1_000, SEEDS))

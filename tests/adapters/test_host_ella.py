@@ -216,7 +216,8 @@ def succeed(host: HostElla, missions: list[str]) -> None:
         host.shape(seen, missions, yes, yes, yes, last_observations=seen)
 
 
-@pytest.mark.parametrize("learns", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("learns", [False, True])
 def test_words_beyond_the_vocabulary_stay_unseen_until_there_is_room(
     learns, taught, tmp_path, caplog
 ):

@@ -44,7 +44,9 @@ def test_times_are_told_for_the_programs_whose_rate_is_known(tmp_path, capsys):
     assert lines[-1].startswith("about 4 h 40 min on this device, without compilation")
 
 
-@pytest.mark.parametrize("columns", [None, 40, 80, 200])
+@pytest.mark.parametrize(
+    "columns", [40, *(pytest.param(n, marks=pytest.mark.thorough) for n in (None, 80, 200))]
+)
 def test_no_name_is_cut(columns, tmp_path, capsys, monkeypatch):
     if columns is not None:
         # As in a terminal that wide; None is a pipe.

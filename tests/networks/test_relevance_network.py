@@ -56,6 +56,7 @@ def test_identical_embeddings_keep_losses_finite():
     assert np.isfinite(gradient).all()
 
 
+@pytest.mark.thorough
 def test_concatenation_can_tell_which_colours_match():
     truth = np.array([[high == low // 3 % 6 for low in range(36)] for high in range(6)])
     optimiser = optax.adam(1e-2)

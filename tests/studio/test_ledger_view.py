@@ -37,7 +37,11 @@ def exported(folder, method: EllaMethod, frames: int = 0) -> LearnedElla:
 
 @pytest.mark.parametrize(
     ("method", "count"),
-    [(ELLA(), 36), (ELLASolvent(), 18), (ELLA(low_level=("pick-maze", "goto-maze")), 78)],
+    [
+        (ELLA(), 36),
+        pytest.param(ELLASolvent(), 18, marks=pytest.mark.thorough),
+        pytest.param(ELLA(low_level=("pick-maze", "goto-maze")), 78, marks=pytest.mark.thorough),
+    ],
 )
 def test_the_ledger_has_the_low_level_instructions_of_the_run(tmp_path, method, count):
     learned = exported(tmp_path, method)
