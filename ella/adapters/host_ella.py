@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.adapters.bonus_share import excess_warning
+from ella.adapters.saved_sizes import needed_sizes, with_room
 from ella.adapters.sentences import Sentences
 from ella.adapters.update_schedule import UpdateSchedule
 from ella.array_file import (
@@ -42,11 +43,9 @@ Judge = Callable[[Any], np.ndarray]
 low-level instructions each observation shows carried out."""
 KIND = "HostElla"
 FORMAT_VERSION = 3
-TAUGHT, RELEVANT, MEMBERS = "relevance.taught", "relevance.relevant", "dataset.members"
-BY_SENTENCE = (RELEVANT, MEMBERS)
-"""Saved arrays with a row for each instruction."""
 LEAST_WORTH = float(np.finfo(np.float32).tiny)
-"""Of a success, which the shaper tells by a reward above 0. What is less is 0 in float32."""
+"""Of a success: the shaper sees one where a reward is above 0, and less than this is 0 in
+float32."""
 NEED_REWARDS = ("insolvent_successes", "success_net_reward")
 """Measurements that are left out where a trainer tells successes, but not their rewards."""
 
@@ -369,24 +368,30 @@ class HostElla:
                 raise ValueError("order_of_use does not name every instruction once")
             updates = int(table["updates"])
             schedule = self._schedule.restored(table["schedule"])
-            longest = max((len(text.split()) for text in instructions), default=1)
-            max_words = min(int(table.get("max_words", longest)), longest)
+            words_of_longest = max((len(text.split()) for text in instructions), default=1)
+            max_words = min(int(table.get("max_words", words_of_longest)), words_of_longest)
         except InputError:
             raise
         except (DamagedFileError, OSError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is not a file that HostElla.save wrote ({error})") from error
         if tuple(low_level) != self.low_level:
             raise InputError(f"{path} was saved with other low-level instructions")
-        self._check_room(path, found.arrays, max_words)
+        lasting, vocabulary = self._lasting(), self._relevance.vocabulary
+        capacity, longest = self._sentences.tokens.shape
+        needed = needed_sizes(found.arrays) | {"max_words": max_words}
+        given = {"max_instructions": capacity, "max_words": longest, "vocabulary": vocabulary}
+        if small := [name for name in given if given[name] < needed[name]]:
+            sizes = ", ".join(f"{name}={needed[name]}" for name in small)
+            raise InputError(f"{path} was saved with larger sizes; give HostElla at least {sizes}")
         try:
-            lasting = replace_arrays(self._lasting(), self._with_room(found.arrays))
+            enlarged = with_room(found.arrays, named_arrays(lasting), vocabulary)
+            lasting = replace_arrays(lasting, enlarged)
         except MismatchedArraysError as error:
             raise InputError(
                 f"{path} was saved with another relevance network ({error}); give HostElla the "
                 "RelevanceSettings it was saved with"
             ) from error
-        capacity, max_words = self._sentences.tokens.shape
-        sentences = Sentences(capacity, max_words, self._relevance.vocabulary)
+        sentences = Sentences(capacity, longest, vocabulary)
         sentences.restore(words, instructions, order)
         self._sentences = sentences
         lasting = jax.tree.map(jnp.asarray, lasting)
@@ -408,35 +413,6 @@ class HostElla:
                 f"low-level instruction, got {judged.dtype}{list(judged.shape)}"
             )
         return judged
-
-    def _check_room(self, path: Path | str, saved: dict[str, np.ndarray], max_words: int) -> None:
-        """That what was saved fits; missing arrays are left to `replace_arrays`."""
-        capacity, longest = self._sentences.tokens.shape
-        sizes = {
-            "max_instructions": (len(saved.get(RELEVANT, ())), capacity),
-            "max_words": (max_words, longest),
-            "vocabulary": (len(saved.get(TAUGHT, ())), self._relevance.vocabulary),
-        }
-        if small := [name for name, (needed, given) in sizes.items() if given < needed]:
-            needed = ", ".join(f"{name}={sizes[name][0]}" for name in small)
-            raise InputError(f"{path} was saved with larger sizes; give HostElla at least {needed}")
-
-    def _with_room(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Saved arrays with this one's own rows for more sentences and words."""
-        own, found = named_arrays(self._lasting()), dict(saved)
-        words = len(saved.get(TAUGHT, ()))
-        for name in own.keys() & saved.keys():
-            rows, place = saved[name], own[name]
-            if rows.shape == place.shape or rows.shape[1:] != place.shape[1:]:
-                continue
-            if name in BY_SENTENCE:
-                kept = len(rows)
-            elif (len(rows), len(place)) == (words, self._relevance.vocabulary):
-                kept = words - 1  # the last one is that of all words beyond the vocabulary
-            else:
-                continue
-            found[name] = np.concatenate([rows[:kept], np.asarray(place)[kept:]])
-        return found
 
     def _lasting(self) -> dict[str, PyTree]:
         """What outlives episodes."""
@@ -490,7 +466,7 @@ def _shape(
     rewards: Float[np.ndarray, " B"],
 ) -> tuple[EllaState, Float[Array, " B"], Measurements]:
     """One step. ELLA reads judgements, instructions' ids, first steps, successes and what these
-    are worth, which is more than 0 as a success is told by it."""
+    are worth: to the shaper a success is a reward above 0."""
     solved, ended = jnp.asarray(success), jnp.asarray(done)
     unused = jnp.zeros((1, ids.size), jnp.int32)
     trajectory = Trajectory(

@@ -6,8 +6,11 @@ import gymnasium
 import numpy as np
 import pytest
 
+from ella.adapters import observation_parts
 from ella.adapters.gymnasium_shaping import ShapedEnv
 from ella.adapters.host_ella import HostElla
+from ella.adapters.judge_examples import LabelledExamples, labelled_examples, measured_quality
+from ella.adapters.observation_parts import describe, moments
 from ella.adapters.trained_judge import JudgeSettings, TrainedJudge
 from ella.array_file import save_arrays
 from ella.errors import InputError
@@ -137,9 +140,6 @@ def test_channels_sentinels_and_numbers_far_from_zero_are_learned_from(case, tmp
 
 
 def test_moments_are_those_of_numpy_in_chunks_and_without_sentinels(monkeypatch):
-    from ella.adapters import observation_parts
-    from ella.adapters.observation_parts import describe, moments
-
     monkeypatch.setattr(observation_parts, "CHUNK_NUMBERS", 100)
     random = np.random.default_rng(0)
     pictures = random.normal(size=(50, 6, 5, 3)) * [1, 100, 1e-3] + [5, 0, 1e3]
@@ -157,8 +157,6 @@ def test_moments_are_those_of_numpy_in_chunks_and_without_sentinels(monkeypatch)
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_rounding_of_sines_and_cosines_makes_no_sentinels(dtype):
-    from ella.adapters.observation_parts import describe, moments
-
     angles = np.arange(40).astype(dtype)[:, None] * dtype(np.pi / 2)
     ahead = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
     assert not describe(ahead).has_sentinels
@@ -190,8 +188,6 @@ def test_rare_labels_are_neither_overlooked_nor_seen_everywhere(seed):
 
 
 def test_a_split_has_every_label_on_both_sides_where_it_can():
-    from ella.adapters.judge_examples import labelled_examples
-
     labels = np.zeros((400, 3), bool)
     labels[[10, 210], 0] = True  # in two of twenty episodes
     labels[[50, 51, 130], 1] = True
@@ -207,8 +203,6 @@ def test_a_split_has_every_label_on_both_sides_where_it_can():
 
 
 def test_many_labels_of_one_or_two_examples_can_all_be_learned_from():
-    from ella.adapters.judge_examples import labelled_examples
-
     labels = np.eye(60, 40, dtype=bool)
     labels[40:60, :20] = np.eye(20, dtype=bool)  # twenty have a second one
     names = [str(index) for index in range(40)]
@@ -323,8 +317,6 @@ def test_a_poor_judge_names_what_it_does_not_recognise(caplog):
 
 
 def test_false_alarms_count_instructions_before_they_are_carried_out():
-    from ella.adapters.judge_examples import LabelledExamples, measured_quality
-
     labels = np.array([[0, 0], [1, 0], [0, 0], [0, 0]], bool)
     examples = LabelledExamples(
         ("a", "b"), labels, np.ones_like(labels), np.array([0, 0, 0, 1]), np.ones(4, bool)
