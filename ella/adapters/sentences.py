@@ -1,8 +1,9 @@
 """Sentences of any language as numbers: words to tokens, sentences to ids."""
 
 import logging
-import re
+import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -158,8 +159,12 @@ class Sentences:
             )
 
 
+@lru_cache(maxsize=4096)
 def _split(text: str) -> tuple[str, ...]:
-    words = tuple(re.findall(r"\w+", text.lower()))
-    if not words:
+    spaced = " "
+    for char in unicodedata.normalize("NFC", text.lower()):
+        marks_a_letter = spaced[-1] != " " and unicodedata.category(char).startswith("M")
+        spaced += char if char.isalnum() or char == "_" or marks_a_letter else " "
+    if not (words := tuple(spaced.split())):
         raise InputError(f"an instruction needs at least one word, got {text!r}")
     return words

@@ -23,6 +23,15 @@ def test_a_sentence_keeps_its_id_and_its_words_their_tokens():
     assert len(sentences) == 2
 
 
+def test_marks_belong_to_the_letters_they_are_written_on():
+    sentences = Sentences(capacity=4, max_words=4, vocabulary=10)
+    composed, decomposed, hindi = "öffne die Tür", "o\u0308ffne die Tu\u0308r!", "हिन्दी में बोलो"
+    ids, _ = sentences.use([composed, decomposed, hindi])
+    assert ids.tolist() == [0, 0, 1]
+    assert sentences.words == [*composed.lower().split(), *hindi.split()]
+    assert sentences.use(["\u26bf\ufe0f öffne die tür"])[0].tolist() == [0]  # a mark on an emoji
+
+
 def test_a_restored_table_goes_on_where_it_was():
     one, other = (Sentences(4, 3, 10) for _ in range(2))
     one.encoded(["low level"])
