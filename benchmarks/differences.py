@@ -7,8 +7,8 @@ pair up to the frames named, or all that both have. Prints JSON: means over seed
 the area under the success curve, of success in the last tenth of the frames, of the area under the
 curve of the return and, where both runs ended at these frames and were evaluated, of what their
 final policies solve alone; of each the first run's less the second's with Welch's 95 % interval and
-p value; the same of the seeds that both have, paired; and which differences of areas survive Holm's
-correction over all rows.
+p value; the same of the seeds that both have, paired, and their correlation; and which differences
+of areas survive Holm's correction over all rows.
 """
 
 import argparse
@@ -164,13 +164,19 @@ def compared(
     if len(mine) > 1:
         pairs = ours[mine] - theirs[same]
         chance = stats.ttest_1samp(pairs, 0).pvalue
-        found["paired"] = {**vars(student_t(pairs)), "p": _known(chance)}
+        with np.errstate(invalid="ignore", divide="ignore"):
+            correlation = np.corrcoef(ours[mine], theirs[same])[0, 1]
+        found["paired"] = {
+            **vars(student_t(pairs)),
+            "p": _known(chance),
+            "correlation": _known(correlation),
+        }
     return found
 
 
-def _known(chance: float) -> float | None:
-    """None where no seed differs from another, which leaves a p value undefined."""
-    return None if np.isnan(chance) else float(chance)
+def _known(number: float) -> float | None:
+    """None where no seed differs from another, which leaves p values and correlations undefined."""
+    return None if np.isnan(number) else float(number)
 
 
 def survives_holm(chances: Sequence[float | None]) -> list[bool | None]:

@@ -3,15 +3,16 @@
     python benchmarks/relative_gains.py RUNS[,RUNS...] putnext-maze:60e6 putnext-room:30e6 \
         [--out FILE]
 
-Reads runs of PPO and ELLA, each one of every task, and takes of every seed the ratio of the two
-areas up to the frames named. Prints JSON: per task the geometric mean of the ratios and ELLA's
-success in the last 2 % of these frames; and the first task's mean logarithm less each other's, with
-Welch's 95 % interval.
+Reads runs of PPO and ELLA of every task, several of one method only with other seeds, and takes of
+every seed the ratio of the two areas up to the frames named. Prints JSON: per task the geometric
+mean of the ratios and ELLA's success in the last 2 % of these frames; and the first task's mean
+logarithm less each other's, with Welch's 95 % interval.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 from ella.durable_files import write_durably
 from ella.intervals import Interval, welch_half_width
 from ella.report.runs import Run, read_runs
-from ella.report.series import SUCCESS
+from ella.report.series import SUCCESS, Series
 from ella.report.statistics import area_under_curve
 
 END = 0.02
@@ -43,7 +44,7 @@ def main() -> None:
             "frames": frames,
             "seeds": len(found),
             "ratio": float(np.exp(found.mean())),
-            "success_of_ella": success(run_of(runs, task, "ella"), frames),
+            "success_of_ella": success(series_of(runs, task, "ella", frames), frames),
         }
         for (task, frames), found in zip(arguments.tasks, ratios, strict=True)
     ]
@@ -69,34 +70,33 @@ def _task_and_frames(word: str) -> tuple[str, float]:
     return task, float(frames)
 
 
-def run_of(runs: list[Run], task: str, method: str) -> Run:
+def series_of(runs: list[Run], task: str, method: str, frames: float) -> dict[int, Series]:
+    """By seed, each of one run."""
     found = [run for run in runs if (run.task, run.method) == (task, method)]
-    if len(found) != 1:
-        sys.exit(f"{len(found)} runs of {method} on {task} instead of one")
-    return found[0]
+    series = {seed: one for run in found for seed, one in run.series.items()}
+    if not found or len(series) < sum(len(run.series) for run in found):
+        sys.exit(f"{len(found)} runs of {method} on {task} instead of one of every seed")
+    if min(run.shared_end for run in found) < 0.99 * frames:
+        sys.exit(f"{task} has no {frames:,.0f} frames of both methods")
+    return series
 
 
 def log_ratios(runs: list[Run], task: str, frames: float) -> np.ndarray:
     """float[seeds]: of the areas of ELLA and PPO, of every seed that both have."""
-    ella, ppo = (run_of(runs, task, method) for method in ("ella", "ppo"))
-    if min(ella.shared_end, ppo.shared_end) < 0.99 * frames:
-        sys.exit(f"{task} has no {frames:,.0f} frames of both methods")
-    seeds = sorted(ella.series.keys() & ppo.series.keys())
-    return np.log([_area(ella, seed, frames) / _area(ppo, seed, frames) for seed in seeds])
+    ella, ppo = (series_of(runs, task, method, frames) for method in ("ella", "ppo"))
+    seeds = sorted(ella.keys() & ppo.keys())
+    return np.log([_area(ella[seed], frames) / _area(ppo[seed], frames) for seed in seeds])
 
 
-def _area(run: Run, seed: int, frames: float) -> float:
-    series = run.series[seed]
+def _area(series: Series, frames: float) -> float:
     return float(area_under_curve(series.frames, series.values[SUCCESS][None], frames)[0])
 
 
-def success(run: Run, frames: float) -> float:
+def success(series: Mapping[int, Series], frames: float) -> float:
     """Mean over seeds in the last frames up to so many."""
     means = [
-        series.values[SUCCESS][
-            (series.frames <= frames) & (series.frames > (1 - END) * frames)
-        ].mean()
-        for series in run.series.values()
+        one.values[SUCCESS][(one.frames <= frames) & (one.frames > (1 - END) * frames)].mean()
+        for one in series.values()
     ]
     return float(np.mean(means))
 

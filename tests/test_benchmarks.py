@@ -185,7 +185,13 @@ def test_relative_gains_are_those_of_the_areas():
     found = relative_gains.difference(ratios, ratios + 1)
     assert found.value == pytest.approx(-1.0)
     assert found.low < -1.0 < found.high
-    assert relative_gains.success(runs[0], 2e6) == pytest.approx((0.4 + 0.9) / 2)
+    assert relative_gains.success(runs[0].series, 2e6) == pytest.approx((0.4 + 0.9) / 2)
+    parts = [replace(runs[0], series={seed: runs[0].series[seed]}) for seed in (1, 2)]
+    np.testing.assert_array_equal(
+        relative_gains.log_ratios([*parts, runs[1]], "unlock-maze", 2e6), ratios
+    )
+    with pytest.raises(SystemExit, match="2 runs of ella on unlock-maze instead of one of every"):
+        relative_gains.log_ratios([runs[0], *runs], "unlock-maze", 2e6)
 
 
 def test_relative_gains_give_the_committed_rows(tmp_path, monkeypatch):
@@ -281,6 +287,10 @@ def test_pairs_are_the_seeds_that_both_runs_have():
     assert "paired" not in differences.compared(ours, theirs, [0], [1])
     alike = differences.compared(ours, ours, [0, 1, 2], [0, 1, 2])
     assert alike["paired"]["p"] is None
+    assert alike["paired"]["correlation"] == pytest.approx(1)
+    assert differences.compared(ours, -theirs, [0, 1, 2], [0, 1, 2])["paired"][
+        "correlation"
+    ] == pytest.approx(-np.corrcoef(ours, theirs)[0, 1])
 
 
 def test_runs_of_other_seeds_count_as_one_run():
@@ -357,11 +367,17 @@ def test_seeds_that_are_no_others_are_told_from_classifiers():
     found = classifier_spread.spread(areas)
     assert found["deviation_of_classifiers"]["value"] == pytest.approx(0.1 / 2**0.5, rel=0.02)
     assert found["deviation_of_seeds"] == pytest.approx(0.4, rel=0.01)
-    assert found["p"] < 1e-3
+    assert found["p"] < 1e-3 < 0.5 < found["p_without_seeds"]
 
 
 @pytest.mark.parametrize(
-    "name", ["spread", "spread-openpick-maze", "spread-putnext-room", "spread-unlock-maze"]
+    "name",
+    [
+        "spread",
+        "spread-openpick-maze",
+        "spread-putnext-room",
+        "spread-unlock-maze",
+    ],
 )
 def test_the_classifiers_spread_is_the_committed_one(name, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
