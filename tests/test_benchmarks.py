@@ -376,6 +376,7 @@ def test_seeds_that_are_no_others_are_told_from_classifiers():
         "spread",
         "spread-openpick-maze",
         "spread-putnext-room",
+        "spread-putnext-room-three-sets",
         "spread-unlock-maze",
     ],
 )

@@ -26,7 +26,7 @@ AREAS = {
 """Folders of the runs behind each row, in the order of `METHODS`; '' where there is none."""
 METHODS = ("ppo", "learn", "ella", "ella-solvent")
 ALONE = {
-    "PutNext-Room": ["main-finished"] * 3 + ["main-8-seeds"],
+    "PutNext-Room": ["main-finished"] * 3 + ["repeats"],
     "PutNext-Maze": ["main-8-seeds", "main-finished", "main-8-seeds", "main-8-seeds"],
     "Unlock-Maze": ["main-finished"] * 3 + ["main-8-seeds"],
     "Open&Pick-Maze": ["main-finished"] * 4,
@@ -35,6 +35,8 @@ ALONE = {
 }
 """Where the evaluations behind each row are: folders, or files."""
 IN_MINIGRID = {
+    "PutNext-Room": "repeats/putnext-room-{}",
+    "PutNext-Room, a classifier for each agent": "own-classifiers/putnext-room-{}-own-classifier*",
     "PutNext-Maze": "main-8-seeds/putnext-maze-{}",
     "Unlock-Maze": "main-finished/unlock-maze-{}",
     "Open&Pick-Maze": "main-finished/openpick-maze-{}",
@@ -46,7 +48,7 @@ IN_MINIGRID = {
     "Open&Pick-Maze, the paper's cells": "cells/openpick-maze-{}-raw-cells",
     "Combo-Maze, the paper's cells": "cells/combo-maze-{}-raw-cells",
 }
-"""Runs behind each row."""
+"""Runs behind each row, of several with * one agent each."""
 
 
 def table(page: Path, heading: str) -> list[list[str]]:
@@ -122,21 +124,32 @@ def test_policies_alone_do_what_their_evaluations_say(task):
             assert not numbers(stated)
 
 
+def test_eight_agents_with_a_classifier_each_are_what_the_page_says():
+    (result,) = summarise([RESULTS / "own-classifiers"], baseline="ella").results
+    area, policies, *_ = table(PAGE, "### A classifier for each agent")
+    assert area[2] == with_half_width(result.area)
+    greedy = 100 * result.alone["ella", "greedy"].value
+    assert policies[2] == f"{with_half_width(result.alone['ella', 'sampled'])} ({greedy:.1f})"
+
+
 def in_minigrid_and_here(run: str, mode: str) -> str:
     kept = (
         f"{run}/evaluation-minigrid.json",
         f"evaluation/{run.replace('/', '-')}-minigrid.json",
         f"{run}-minigrid.json",
     )
-    path = next((RESULTS / name for name in kept if (RESULTS / name).exists()), None)
-    if path is None:
+    paths = next((found for name in kept if (found := sorted(RESULTS.glob(name)))), None)
+    if paths is None:
         return ""
-    here_path = RESULTS / run / "evaluation.json"
-    if not here_path.exists():
-        here_path = RESULTS / f"{run}.json"
+    here_paths = sorted(RESULTS.glob(f"{run}/evaluation.json")) or [RESULTS / f"{run}.json"]
     there, here = (
-        [one for one in json.loads(file.read_text())["results"] if one["mode"] == mode]
-        for file in (path, here_path)
+        [
+            one
+            for file in files
+            for one in json.loads(file.read_text())["results"]
+            if one["mode"] == mode
+        ]
+        for files in (paths, here_paths)
     )
     seeds = {one["seed"] for one in there}
     rates = [
@@ -236,7 +249,8 @@ def test_every_interval_of_a_claim_is_in_the_file_of_verdicts():
     """Of the tables with a column of claims, but for sizes of decompositions and the logarithms of
     relative gains, which are no shares of successes."""
     rows = rows_of("verdicts.json")
-    known = {percent(row[kind]["difference"]) for row in rows for kind in ("area", "success")}
+    beside = rows + rows_of("own-classifiers/differences.json")
+    known = {percent(row[kind]["difference"]) for row in beside for kind in ("area", "success")}
     stated = []
     for text in PAGE.read_text().split("| claim | confirmed if |")[1:]:
         for line in text.split("\n\n")[0].splitlines()[2:]:
@@ -250,9 +264,13 @@ def test_every_interval_of_a_claim_is_in_the_file_of_verdicts():
     assert areas <= set(stated)
 
 
-@pytest.mark.parametrize("heading", ["## Stronger baselines", "- **Cells.**"])
+@pytest.mark.parametrize(
+    "heading", ["## Stronger baselines", "- **Cells.**", "### A classifier for each agent"]
+)
 def test_differences_beside_the_claims_are_in_a_file(heading):
-    rows = rows_of("verdicts.json", "main-finished/differences.json")
+    rows = rows_of(
+        "verdicts.json", "main-finished/differences.json", "own-classifiers/differences.json"
+    )
     known = {percent(row["area"]["difference"]) for row in rows}
     lines = PAGE.read_text().split(heading, 1)[1].split("|---|", 1)[1].splitlines()[1:]
     length = next(index for index, line in enumerate(lines) if not line.strip().startswith("|"))
@@ -278,7 +296,7 @@ def test_differences_of_final_policies_are_those_of_the_verdicts():
 def test_the_spread_between_classifiers_is_the_committed_one():
     lines = PAGE.read_text().split("- **One termination classifier**", 1)[1].splitlines()
     rows = [line for line in lines if "results/classifiers/spread" in line]
-    assert len(rows) == 4
+    assert len(rows) == 5
     for line in rows:
         name, areas, deviation, p, rest, lead = (cell for cell in line.strip(" |").split(" | "))
         file = re.findall(r"spread[a-z-]*\.json", name)[0]
