@@ -58,14 +58,16 @@ class LabelledExamples:
     """bool[N]."""
 
     @cached_property
-    def _groups(self) -> list[np.ndarray]:
-        """Training rows by 2 * instruction + label."""
+    def _groups(self) -> tuple[np.ndarray, np.ndarray]:
+        """Training rows, group after group, and the groups' sizes int[2 * L]: a group has the rows
+        of 2 * instruction + label."""
         usable = self.known & ~self.held_out[:, None]
-        return [
+        groups = [
             np.flatnonzero(usable[:, index] & (self.labels[:, index] == label))
             for index in range(len(self.instructions))
             for label in (False, True)
         ]
+        return np.concatenate(groups), np.array([len(rows) for rows in groups])
 
     def check(self) -> "LabelledExamples":
         """Itself, if every instruction has both labels among what training and validation see."""
@@ -84,16 +86,16 @@ class LabelledExamples:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(rows int[size], instructions int32[size], labels float32[size]): instructions and
         labels are equally probable."""
-        group = random.integers(len(self._groups), size=size)
+        rows, sizes = self._groups
+        group = random.integers(len(sizes), size=size)
         place = random.random(size)
-        sizes = np.array([len(rows) for rows in self._groups])
         starts = np.cumsum(sizes) - sizes
-        rows = np.concatenate(self._groups)[starts[group] + (place * sizes[group]).astype(int)]
+        rows = rows[starts[group] + (place * sizes[group]).astype(int)]
         return rows, (group // 2).astype(np.int32), (group % 2).astype(np.float32)
 
     def log_odds(self) -> np.ndarray:
         """float[L]: of label 1 in training, for judging observations as often as they come."""
-        sizes = np.array([len(rows) for rows in self._groups], float).reshape(-1, 2)
+        sizes = self._groups[1].astype(float).reshape(-1, 2)
         return np.log(sizes[:, 1] / sizes[:, 0])
 
 
