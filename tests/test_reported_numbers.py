@@ -47,6 +47,7 @@ IN_MINIGRID = {
     "Unlock-Maze, the paper's cells": "cells/unlock-maze-{}-raw-cells",
     "Open&Pick-Maze, the paper's cells": "cells/openpick-maze-{}-raw-cells",
     "Combo-Maze, the paper's cells": "cells/combo-maze-{}-raw-cells",
+    "Sequence-Maze, the paper's cells, made again": "repeats/sequence-maze-{}-raw-cells",
 }
 """Runs behind each row, of several with * one agent each."""
 
