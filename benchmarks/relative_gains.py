@@ -77,7 +77,7 @@ def series_of(runs: list[Run], task: str, method: str, frames: float) -> dict[in
     if not found or len(series) < sum(len(run.series) for run in found):
         sys.exit(f"{len(found)} runs of {method} on {task} instead of one of every seed")
     if min(run.shared_end for run in found) < 0.99 * frames:
-        sys.exit(f"{task} has no {frames:,.0f} frames of both methods")
+        sys.exit(f"{task} has no {frames:,.0f} frames of {method}")
     return series
 
 

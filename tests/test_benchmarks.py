@@ -194,9 +194,10 @@ def test_relative_gains_are_those_of_the_areas():
         relative_gains.log_ratios([runs[0], *runs], "unlock-maze", 2e6)
 
 
-def test_relative_gains_give_the_committed_rows(tmp_path, monkeypatch):
+@pytest.mark.parametrize("folder", ["main-finished", "own-classifiers"])
+def test_relative_gains_give_the_committed_rows(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    committed = json.loads(Path("results/main-finished/relative-gains.json").read_text())
+    committed = json.loads(Path(f"results/{folder}/relative-gains.json").read_text())
     words = committed["command"].split()[1:]
     out = tmp_path / "found.json"
     monkeypatch.setattr("sys.argv", [*words[:-1], str(out)])

@@ -133,6 +133,24 @@ def test_eight_agents_with_a_classifier_each_are_what_the_page_says():
     assert policies[2] == f"{with_half_width(result.alone['ella', 'sampled'])} ({greedy:.1f})"
 
 
+def test_differences_told_of_these_agents_are_in_a_file():
+    text = PAGE.read_text().split("### A classifier for each agent", 1)[1].split("\n## ", 1)[0]
+    rows = rows_of(
+        "verdicts.json",
+        *(f"{name}/differences.json" for name in ("main-finished", "own-classifiers", "repeats")),
+    )
+    known = {
+        percent(row[measure][kind])
+        for row in rows
+        for measure in ("area", "success", "alone_sampled")
+        for kind in ("difference", "paired")
+        if kind in row.get(measure, {})
+    }
+    stated = DIFFERENCE.findall(" ".join(text.split()))
+    assert len(stated) >= 30
+    assert [cell for cell in stated if cell not in known] == []
+
+
 def in_minigrid_and_here(run: str, mode: str) -> str:
     kept = (
         f"{run}/evaluation-minigrid.json",
