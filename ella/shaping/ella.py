@@ -214,8 +214,9 @@ class EllaShaper(AbstractRewardShaper):
 
         The last step of a success earns the scaled reward and is charged for the bonuses that steps
         before it were paid, compounded (its own bonus is paid and taken back at once). A success
-        that owes more than it may be charged is insolvent. Without `solvency` the limit is the
-        scaled reward, but it is charged all the same: its last step brings less than nothing.
+        that owes more than it may be charged, its own bonus included, is insolvent. Without
+        `solvency` the limit is the scaled reward, but it is charged all the same: its last step
+        brings less than failing there.
         """
         success = trajectory.success
         earned = self.reward_scale * trajectory.reward
@@ -239,8 +240,9 @@ class EllaShaper(AbstractRewardShaper):
         A step earns lambda once however many instructions it completes. A success at step N is
         charged lambda times the sum of discount^(t - N) over the episode's paid steps t, N
         included, so that its discounted return is that of the unshaped reward; with `solvency`, no
-        more than that share of its scaled reward for the steps before N. `known` precedence and the
-        numbers of the `steps` are needed where order counts.
+        more than that share of its scaled reward, so that it keeps at least the rest over what
+        failing at N is paid. `known` precedence and the numbers of the `steps` are needed where
+        order counts.
         """
         precedes = None if known is None else precedence.predecessors(known)
 
@@ -275,7 +277,8 @@ class EllaShaper(AbstractRewardShaper):
     def _solvent(self, trajectory: Trajectory, account: Account) -> Account:
         """The account with insolvent successes marked and charged what they may be."""
         share = 1.0 if self.solvency is None else self.solvency
-        least = -share * self.reward_scale * trajectory.reward
+        own = self.bonus * account.paid.astype(jnp.float32)
+        least = own - share * self.reward_scale * trajectory.reward
         insolvent = trajectory.success & (account.bonus < least)
         bonus = account.bonus
         if self.solvency is not None:

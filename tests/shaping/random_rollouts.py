@@ -25,9 +25,11 @@ WELL_COMPILED = {"xla_backend_optimization_level": 1}
 
 
 @cache
-def random_rollouts() -> list[Trajectory]:
-    """ROLLOUTS rollouts one after the other, environments and episodes going on between them."""
-    env = ella.make(SMALL_ROOM)
+def random_rollouts(
+    spec: TaskSpec = SMALL_ROOM, steps: int = T, envs: int = B, rollouts: int = ROLLOUTS
+) -> list[Trajectory]:
+    """Rollouts one after the other; environments and episodes continue from one to the next."""
+    env = ella.make(spec)
 
     def rollout(vector, key):
         refill_key, action_key = jax.random.split(key)
@@ -48,18 +50,18 @@ def random_rollouts() -> list[Trajectory]:
                 "fingerprint": moved.fingerprint,
             }
 
-        actions = jax.random.randint(action_key, (T, B), 0, NUM_ACTIONS)
-        vector, steps = jax.lax.scan(step, vector, actions)
-        return vector, Trajectory(**steps, instructions=table)
+        actions = jax.random.randint(action_key, (steps, envs), 0, NUM_ACTIONS)
+        vector, taken = jax.lax.scan(step, vector, actions)
+        return vector, Trajectory(**taken, instructions=table)
 
     @jax.jit
     def play(key):
         start_key, rollout_key = jax.random.split(key)
-        vector = env.start(start_key, B, 128)
-        return jax.lax.scan(rollout, vector, jax.random.split(rollout_key, ROLLOUTS))[1]
+        vector = env.start(start_key, envs, 4 * envs)
+        return jax.lax.scan(rollout, vector, jax.random.split(rollout_key, rollouts))[1]
 
     played = play(jax.random.key(0))
-    return [jax.tree.map(lambda leaf, i=i: leaf[i], played) for i in range(ROLLOUTS)]
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], played) for i in range(rollouts)]
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=WELL_COMPILED)

@@ -179,13 +179,29 @@ def test_far_above_the_bound_it_pays_to_wander(solvency):
     assert optimal_actions(exits, places, 100 * bound, solvency)[0, 0] == {1}
 
 
-def test_a_solvent_success_is_never_worse_than_failing():
-    # Three paid places on the only way to the last choice: the goal, or a dead end.
+@pytest.mark.parametrize("places", [[0, 1, 2], [1, 2, 3]], ids=["before", "at the last step"])
+def test_a_solvent_success_is_never_worse_than_failing(places):
+    # Three paid places on the only way to the last choice: the goal, or a dead end. The last choice
+    # is made at place 3, and may be paid itself.
     exits = np.array([[1, 1], [2, 2], [3, 3], [GOAL, 0], [0, 0]])
-    places = np.array([0, 1, 2])
     # No other history can be at the last choice: every way there is paid for three times.
     last_choice = (3, 0)
     above = 100 * largest_bonus(H, L, GAMMA, SCALE)
-    assert optimal_actions(exits, places, 0.0)[last_choice] == {0}
-    assert optimal_actions(exits, places, above)[last_choice] == {1}
-    assert optimal_actions(exits, places, above, 0.9)[last_choice] == {0}
+    assert optimal_actions(exits, np.array(places), 0.0)[last_choice] == {0}
+    assert optimal_actions(exits, np.array(places), above)[last_choice] == {1}
+    assert optimal_actions(exits, np.array(places), above, 0.9)[last_choice] == {0}
+
+
+@pytest.mark.parametrize("solvency", [0.9, 0.5])
+@given(st.integers(0, 2**32 - 1), st.floats(0.01, 1_000))
+@settings(max_examples=40, deadline=None)
+def test_a_solvent_success_keeps_its_share_over_failing_whatever_lambda_is(solvency, seed, bonus):
+    exits, places = random_world(seed)
+    total, success, over = played(exits, places, bonus, solvency)
+    step, sequence = np.nonzero(success)
+    # Of the two sequences that differ in the action of that step alone.
+    other = sequence ^ ACTIONS ** (H - 1 - step)
+    fails = ~over[other, step + 1]
+    margin = (total[step, sequence] - total[step, other])[fails]
+    least = (1 - solvency) * SCALE * REWARD[step[fails]]
+    assert (margin > least - 1e-5 * (SCALE + bonus)).all()

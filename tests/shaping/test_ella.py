@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_rollouts import steps_of
+from random_rollouts import random_rollouts, steps_of
 
 import ella
 from ella.shaping import relevance_dataset
@@ -105,8 +105,9 @@ def reference_bonuses(how: EllaShaper, history: dict[str, np.ndarray]) -> np.nda
             if history["terminated"][t, b] and how.neutralise:
                 result[t, b] -= how.bonus * sum(how.discount ** (s - t) for s in paid_at)
                 if how.solvency is not None:
-                    least = -how.solvency * how.reward_scale * history["reward"][t, b]
-                    result[t, b] = max(result[t, b], least)
+                    own = how.bonus * (t in paid_at)
+                    share = how.solvency * how.reward_scale * history["reward"][t, b]
+                    result[t, b] = max(result[t, b], own - share)
     return result
 
 
@@ -129,6 +130,26 @@ def test_bonuses_equal_plain_sets_across_rollouts(seed, recheck, solvency):
     np.testing.assert_allclose(
         bonuses(how, history), reference_bonuses(how, history), rtol=1e-4, atol=1e-4
     )
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("task", ["openpick-maze", "sequence-maze"])
+def test_random_solvent_successes_keep_their_share_over_failing(task):
+    spec = ella.world.tasks.find(task)
+    ids = low_level_of(spec).language
+    how = ella_shaper(
+        spec, visible_termination(ids), OracleRelevance(spec, 10**9), bonus=0.5, solvency=0.9
+    )
+    account_for = jax.jit(how.account)
+    state = how.init(256, key=jax.random.key(0))
+    paid_last = 0
+    for rollout in random_rollouts(spec, steps=64, envs=256, rollouts=20):
+        state, account = account_for(state, rollout)
+        scaled = how.reward_scale * np.asarray(rollout.reward)
+        kept = scaled + account.bonus - how.bonus * np.asarray(account.paid, np.float32)
+        assert (kept > 0.1 * scaled - 1e-4)[rollout.success].all()
+        paid_last += int((rollout.success & account.paid).sum())
+    assert paid_last > 5
 
 
 def test_what_is_owed_stays_finite():
@@ -196,14 +217,14 @@ def test_relevance_is_rechecked_or_not():
     [
         (True, None, (6, 0.5, (3 - 4) / 2)),
         (True, 0.9, ((6 + 0.9 * 2) / 2, 0.5, (3 + 0.1 * 2) / 2)),
-        (True, 0.5, ((0.5 * 9 + 0.5 * 2) / 2, 1.0, (0.5 * 9 + 0.5 * 2) / 2)),
+        (True, 0.5, ((0.5 * 9 - 1 + 0.5 * 2) / 2, 1.0, (0.5 * 9 + 1 + 0.5 * 2) / 2)),
         (False, None, (0, 0, (10 + 2) / 2)),
     ],
 )
 def test_successes_are_accounted_for(neutralise, solvency, expected):
     # Two bonuses of 1 before the last step of a success, compounded by 1 / 0.5 a step: 2 and 4.
-    # The first environment's last step earns another one, the second times out, and the third's
-    # success brings less than its charge.
+    # The first environment's last step earns another one, which it keeps where the charge is
+    # limited; the second times out, and the third's success brings less than its charge.
     low, last = np.zeros((3, 3, L), bool), np.array([[False], [False], [True]])
     low[0, :, 0] = low[1, :, 1] = low[2, 0, 2] = True
     rollout = trajectory_of(
