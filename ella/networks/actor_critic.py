@@ -22,6 +22,7 @@ from ella.networks.language import InstructionEncoder, clauses_of
 from ella.networks.linear import Linear, TanhHead, matmul, uniform
 from ella.networks.normalisation import Moments, moving_average
 from ella.networks.recurrence import lstm_step, remember_sequence
+from ella.networks.residual import ResidualStem, ResidualTail
 from ella.networks.settings import NetworkSettings
 from ella.world.encoding import NUM_ACTIONS
 from ella.world.state import Observation
@@ -88,8 +89,8 @@ class ActorCritic(eqx.Module):
     """Embed instructions, see, remember, then act and value. All leaves are parameters."""
 
     language: InstructionEncoder
-    stem: Stem
-    tail: FiLMTail
+    stem: Stem | ResidualStem
+    tail: FiLMTail | ResidualTail
     memory: LSTM
     actor: TanhHead
     critic: TanhHead
@@ -101,10 +102,13 @@ class ActorCritic(eqx.Module):
         keys = jax.random.split(key, 6)
         width, instruction, memory = config.width, config.instruction_width, config.memory_width
         self.language = InstructionEncoder(instruction, instruction, key=keys[0])
-        self.stem = Stem(width, config.variant, config.normalisation, key=keys[1])
-        self.tail = FiLMTail(
-            instruction, width, config.normalisation, blocks=config.blocks, key=keys[2]
-        )
+        kind, blocks = config.normalisation, config.blocks
+        if config.trunk == "residual":
+            self.stem = ResidualStem(width, kind, key=keys[1])
+            self.tail = ResidualTail(instruction, width, kind, blocks=blocks, key=keys[2])
+        else:
+            self.stem = Stem(width, config.variant, kind, key=keys[1])
+            self.tail = FiLMTail(instruction, width, kind, blocks=blocks, key=keys[2])
         self.memory = LSTM(width, memory, key=keys[3])
         self.actor = TanhHead(memory, config.head_width, NUM_ACTIONS, key=keys[4])
         self.critic = TanhHead(memory, config.head_width, 1, key=keys[5])

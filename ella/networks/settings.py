@@ -12,6 +12,7 @@ Kind = Literal["batch", "minibatch", "layer", "none"]
 """batch: over rows and positions, separately at every time step, as when acting.
 minibatch: over time too. layer: over positions and channels of each row. none: no statistics,
 only the learned scale and shift."""
+Trunk = Literal["pooled", "residual"]
 Precision = Literal["float32", "bfloat16"]
 
 
@@ -19,6 +20,10 @@ Precision = Literal["float32", "bfloat16"]
 class NetworkSettings:
     """Sizes and variants of the policy network; the defaults are the paper's."""
 
+    trunk: Trunk = "pooled"
+    """pooled: the paper's, which pools after each of the first two convolutions. residual: BabyAI
+    1.1's, with embedded cells, no pooling before the end and residual blocks; `variant` has no
+    meaning there."""
     variant: Variant = "paper"
     """Cells as raw integers (paper) or one-hot (onehot, which needs about half the frames)."""
     width: int = 128
@@ -45,6 +50,8 @@ class NetworkSettings:
     """Precision of activations and matrix products; parameters and losses are float32."""
 
     def __post_init__(self) -> None:
+        if self.trunk not in get_args(Trunk):
+            raise InputError(f"trunk must be pooled or residual, got '{self.trunk}'")
         if self.variant not in get_args(Variant):
             raise InputError(f"variant must be paper or onehot, got '{self.variant}'")
         if self.normalisation not in get_args(Kind):
