@@ -12,7 +12,8 @@ from ella.methods.method import BuildContext, Column, Method, Panels
 from ella.methods.registry import register
 from ella.offline.settings import TerminationTrainingSettings
 from ella.setting_checks import require_at_least, require_within
-from ella.shaping.settings import RelevanceSettings
+from ella.settings_table import to_json
+from ella.shaping.settings import RELEASED_NETWORK, RELEASED_TRAINING, RelevanceSettings
 
 if TYPE_CHECKING:
     from ella.ppo.settings import PPOSettings
@@ -40,6 +41,9 @@ LEAST_REWARD = 0.1
 SMALL_NETWORK = {"variant": "onehot", "width": 32, "instruction_width": 32, "head_width": 32}
 LAPTOP_NETWORK = {**SMALL_NETWORK, "width": 16, "instruction_width": 16, "blocks": 1}
 SMALL_RELEVANCE = {"update_every": 32_000}
+RELEASED_RELEVANCE = {
+    "network": to_json(RELEASED_NETWORK), "training": to_json(RELEASED_TRAINING),
+}  # fmt: skip
 LAPTOP_RELEVANCE = {
     "network": {"hidden_size": 32, "output_size": 32},
     "training": {"learning_rate": 1e-3},
@@ -274,8 +278,11 @@ class ELLA(EllaMethod):
     colour: ClassVar[tuple[str, str]] = ("#d55e00", "#ff8533")
     order: ClassVar[int] = 20
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        name: {**table, "relevance": SMALL_RELEVANCE if name == "small" else LAPTOP_RELEVANCE}
-        for name, table in EllaMethod.presets.items()
+        **{
+            name: {**table, "relevance": SMALL_RELEVANCE if name == "small" else LAPTOP_RELEVANCE}
+            for name, table in EllaMethod.presets.items()
+        },
+        "released": {"relevance": RELEASED_RELEVANCE},
     }
     panels: ClassVar[Panels] = Panels(
         title="ELLA's decompositions",

@@ -43,11 +43,7 @@ class AbstractRelevanceClassifier(eqx.Module):
 
 
 class RelevanceClassifier(AbstractRelevanceClassifier):
-    """A Siamese network over two instructions.
-
-    Linear maps start uniform within 1 / sqrt(fan in). Those of the released code start with normal
-    rows of norm 1 and no bias.
-    """
+    """A Siamese network over two instructions."""
 
     encoder: InstructionEncoder
     high: eqx.nn.Linear
@@ -65,13 +61,14 @@ class RelevanceClassifier(AbstractRelevanceClassifier):
         encoder_key, high_key, low_key, *joint_keys = jax.random.split(key, 5)
         hidden, output = settings.hidden_size, settings.output_size
         self.encoder = InstructionEncoder(hidden, hidden, vocabulary=vocabulary, key=encoder_key)
-        self.high = eqx.nn.Linear(hidden, output, key=high_key)
-        self.low = eqx.nn.Linear(hidden, output, key=low_key)
+        linear = _unit_rows if settings.initialisation == "unit-rows" else eqx.nn.Linear
+        self.high = linear(hidden, output, key=high_key)
+        self.low = linear(hidden, output, key=low_key)
         self.joint = None
         if settings.comparison == "concat":
             self.joint = (
-                eqx.nn.Linear(2 * output, output, key=joint_keys[0]),
-                eqx.nn.Linear(output, 1, key=joint_keys[1]),
+                linear(2 * output, output, key=joint_keys[0]),
+                linear(output, 1, key=joint_keys[1]),
             )
 
     def embed_high(self, tokens: Int32[Array, "R n"]) -> Float[Array, "R output"]:
@@ -89,6 +86,14 @@ class RelevanceClassifier(AbstractRelevanceClassifier):
             return jax.nn.log_sigmoid(logit), jax.nn.log_sigmoid(-logit)
         distance = jnp.abs(high - low).sum()
         return -distance, jnp.log(-jnp.expm1(-jnp.maximum(distance, SMALLEST_DISTANCE)))
+
+
+def _unit_rows(inputs: int, outputs: int, *, key: PRNGKeyArray) -> eqx.nn.Linear:
+    """A linear map whose weights into each output start on the unit sphere, its biases at 0."""
+    rows = jax.random.normal(key, (outputs, inputs))
+    rows = rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
+    plain = eqx.nn.Linear(inputs, outputs, key=key)
+    return eqx.tree_at(lambda map: (map.weight, map.bias), plain, (rows, jnp.zeros(outputs)))
 
 
 @jax.tree_util.register_dataclass

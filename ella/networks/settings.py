@@ -121,11 +121,19 @@ class RelevanceNetworkSettings:
     """Words in a window: a word and those before it (windows)."""
     word_size: int = 32
     """Of word embeddings (windows)."""
+    initialisation: Literal["uniform", "unit-rows"] = "uniform"
+    """Of linear maps: uniform within 1 / sqrt(fan in), or, as in the released code, normal with
+    rows of norm 1 and no bias (l1, concat)."""
 
     def __post_init__(self) -> None:
         if self.comparison not in ("l1", "concat", "windows"):
             raise InputError(
                 f"relevance comparison must be l1, concat or windows, got '{self.comparison}'"
+            )
+        if self.initialisation not in ("uniform", "unit-rows"):
+            raise InputError(
+                f"relevance initialisation must be uniform or unit-rows, got "
+                f"'{self.initialisation}'"
             )
         sizes = ("hidden_size", "output_size", "window", "word_size")
         require_at_least(self, 1, *sizes, of="relevance")

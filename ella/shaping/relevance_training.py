@@ -9,10 +9,8 @@ rows    takes many instructions at a time against all low-level ones, weighted s
         the expectation of the draw: few steps instead of thousands, each with the learning rate
         of all the steps it stands for, up to `max_learning_rate`.
 
-With the default settings an update of 100 steps moves the classifier as fast as the released 12
-steps per instruction would, as long as D holds at most 83 instructions: beyond, 1e-3 is less than
-the learning rate of all the steps that one stands for. Adam's epsilon is 1e-8, where the released
-code has 1e-5.
+Rows, our default, learn relevance in fewer updates than the released schedule does
+(tests/shaping/test_relevance_pace.py), since their gradients have far less noise.
 
 Rows may also be single successes instead of decompositions. Then relevant pairs have one weight in
 all rows and irrelevant ones another, so that the odds p / (1 - p) tend to those with which
@@ -36,7 +34,6 @@ from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 from ella.networks.relevance import AbstractRelevanceClassifier, relevance_matrix
 from ella.shaping.settings import RelevanceTrainingSettings
 
-ADAM = optax.scale_by_adam()
 RELEASED_BATCH = 10
 """Pairs a step in the released code."""
 
@@ -94,7 +91,7 @@ class RelevanceLearner:
 
 def start(classifier: AbstractRelevanceClassifier) -> RelevanceLearner:
     """A learner whose optimiser remembers nothing."""
-    return RelevanceLearner(classifier, ADAM.init(classifier))
+    return RelevanceLearner(classifier, optax.scale_by_adam().init(classifier))
 
 
 def learn(
@@ -215,11 +212,13 @@ def draw_pairs(data: Decompositions, draws: int, *, key: PRNGKeyArray) -> Pairs:
 def _improve(
     learner: RelevanceLearner,
     learning_rate: float | Float[Array, ""],
+    adam_epsilon: float,
     loss: Callable[..., Array],
     *args: Array | None,
 ) -> RelevanceLearner:
     gradient = eqx.filter_grad(loss)(learner.classifier, *args)
-    directions, optimiser = ADAM.update(gradient, learner.optimiser)
+    adam = optax.scale_by_adam(eps=adam_epsilon)
+    directions, optimiser = adam.update(gradient, learner.optimiser)
     updates = jax.tree.map(lambda direction: -learning_rate * direction, directions)
     return RelevanceLearner(eqx.apply_updates(learner.classifier, updates), optimiser)
 
@@ -247,7 +246,7 @@ def _learn_pairs(
             used = indices < pairs.count
             indices = jnp.minimum(indices, pairs.row.size - 1)
             learner = _improve(
-                learner, settings.learning_rate, pair_loss,
+                learner, settings.learning_rate, settings.adam_epsilon, pair_loss,
                 data.tokens[pairs.row[indices]], low_tokens[pairs.low[indices]],
                 pairs.relevant[indices], used,
             )  # fmt: skip
@@ -297,7 +296,7 @@ def _learn_rows(
             relevant = jnp.concatenate([relevant, everything])
             used = jnp.concatenate([used, drawn])
         learner = _improve(
-            learner, learning_rate, row_loss,
+            learner, learning_rate, settings.adam_epsilon, row_loss,
             tokens, relevant, used, low_tokens, data.weights,
         )  # fmt: skip
         return at + 1, learner

@@ -1,6 +1,6 @@
 """How relevance is learned. Importing this module starts no JAX."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ella.errors import InputError
@@ -21,6 +21,8 @@ class RelevanceTrainingSettings:
     """Pairs a step (pairs) or high-level instructions a step (rows)."""
     learning_rate: float = 1e-4
     """Of Adam, for a step of the released schedule (12 steps per instruction and update)."""
+    adam_epsilon: float = 1e-8
+    """Adam's epsilon; the released code has 1e-5."""
     max_learning_rate: float = 1e-3
     """The most a step that stands for several may have (rows)."""
     draws: int = 20
@@ -44,7 +46,7 @@ class RelevanceTrainingSettings:
             self, 1, "batch", "draws", "epochs", "initial_epochs", "max_steps",
             "max_initial_steps", "max_instructions", of="relevance",
         )  # fmt: skip
-        require_positive(self, "learning_rate", "max_learning_rate", of="relevance")
+        require_positive(self, "learning_rate", "max_learning_rate", "adam_epsilon", of="relevance")
         if not 0 <= self.unsolved_share < 1:
             raise InputError(
                 f"relevance unsolved_share must lie in [0, 1), got {self.unsolved_share:g}"
@@ -53,10 +55,18 @@ class RelevanceTrainingSettings:
             raise InputError("relevance unsolved_share needs sampling rows")
 
 
-PAPER_TRAINING = RelevanceTrainingSettings(
-    sampling="pairs", batch=10, max_steps=UNLIMITED, max_initial_steps=UNLIMITED
+RELEASED_TRAINING = RelevanceTrainingSettings(
+    sampling="pairs",
+    batch=10,
+    adam_epsilon=1e-5,
+    max_steps=UNLIMITED,
+    max_initial_steps=UNLIMITED,
 )
-"""The released code's schedule, step for step."""
+"""The released code's schedule, step for step: 12 steps of ten pairs per instruction and update."""
+PRINTED_TRAINING = replace(RELEASED_TRAINING, max_steps=3)
+"""The paper's words: three gradient steps an update."""
+RELEASED_NETWORK = RelevanceNetworkSettings(initialisation="unit-rows")
+"""Initialised as in the released code."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ from ella.settings_table import updated
 from ella.training.settings import LogSettings, TrainingSettings, with_method
 
 PAPER = "paper"
+RELEASED = "released"
+"""The released code's: as `paper`, and ELLA's relevance classifier is initialised and trained as
+there."""
 DEFAULT_METHOD = "ppo"
 SMALL_PPO = PPOSettings(
     network=SMALL_NETWORK,
@@ -46,6 +49,7 @@ WIDE_PPO = PPOSettings(
 
 PRESETS = {
     PAPER: TrainingSettings(),
+    RELEASED: TrainingSettings(),
     "onehot": TrainingSettings(
         ppo=PPOSettings(network=NetworkSettings(variant="onehot"), unroll=20)
     ),

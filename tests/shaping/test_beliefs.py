@@ -14,7 +14,7 @@ from ella.shaping.beliefs import BelievedRelevance
 from ella.shaping.low_level import low_level_language, low_level_tasks
 from ella.shaping.oracle import oracle_relevance
 from ella.shaping.relevance import EpisodeEnds, LearnedRelevance
-from ella.shaping.settings import PAPER_TRAINING, RelevanceSettings, RelevanceTrainingSettings
+from ella.shaping.settings import RELEASED_TRAINING, RelevanceSettings, RelevanceTrainingSettings
 from ella.trajectory import InstructionTable
 from ella.world.tasks import find
 
@@ -117,9 +117,9 @@ def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(InputError, match="fewest_successes"):
         RelevanceSettings(recent_successes=10, fewest_successes=11)
     with pytest.raises(InputError, match="rows"):
-        RelevanceSettings(training=PAPER_TRAINING, labels="beliefs")
+        RelevanceSettings(training=RELEASED_TRAINING, labels="beliefs")
     with pytest.raises(InputError, match="rows"):
-        replace(PAPER_TRAINING, unsolved_share=0.5)
+        replace(RELEASED_TRAINING, unsolved_share=0.5)
     with pytest.raises(InputError, match="unsolved_share"):
         RelevanceTrainingSettings(unsolved_share=1.0)
 

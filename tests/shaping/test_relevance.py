@@ -18,7 +18,7 @@ from ella.shaping.ella import EllaState, EpisodeLedger, ella_shaper
 from ella.shaping.oracle import low_level_of, oracle_relevance
 from ella.shaping.relevance import LearnedRelevance
 from ella.shaping.relevance_training import Decompositions, draw_pairs
-from ella.shaping.settings import PAPER_TRAINING, RelevanceSettings, RelevanceTrainingSettings
+from ella.shaping.settings import RELEASED_TRAINING, RelevanceSettings, RelevanceTrainingSettings
 from ella.shaping.termination import visible_termination
 from ella.trajectory import InstructionTable
 from ella.world import levels
@@ -27,7 +27,7 @@ from ella.world.tasks import TaskSpec, find
 SPEC = find("unlock-maze")
 NETWORK = RelevanceNetworkSettings(hidden_size=32, output_size=32)
 FAST = RelevanceTrainingSettings(batch=16, learning_rate=3e-3, max_learning_rate=3e-3)
-SLOW = replace(PAPER_TRAINING, learning_rate=3e-3, initial_epochs=3)
+SLOW = replace(RELEASED_TRAINING, learning_rate=3e-3, initial_epochs=3)
 IDS = jnp.arange(SPEC.language.num_ids, dtype=jnp.int32)
 
 
