@@ -88,7 +88,7 @@ def _raw_cells(task: str, method: str) -> Row:
 
 
 PARTS = (*PUBLISHED, "bonus")
-"""Of the solvent method; the last is that lambda follows the bound."""
+"""Of the solvent method; the last is its larger lambda."""
 
 
 def _with_parts(task: str, variant: str, parts: Collection[str], *changes: Changes) -> Row:
