@@ -25,7 +25,7 @@ COMMANDS = {
     "eval": "measure a trained run on fresh levels",
     "offline": "learn from expert episodes of low-level tasks, ahead of training",
     "demos": "write expert demonstrations as a Minari dataset",
-    "bound": "the largest bonus that keeps optimal policies optimal",
+    "bound": "the bonus below which no failure returns as much as a success",
     "explain": "what a trained run calls relevant to an instruction",
     "export": "a trained run's agent as a small folder with a card",
     "report": "compare runs in a page and in figures",

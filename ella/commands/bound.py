@@ -13,10 +13,13 @@ from ella.ppo.settings import PPOSettings
 
 @dataclass(frozen=True)
 class Arguments:
-    """The bonus, in units of the scaled reward, up to which optimal policies surely stay optimal.
+    """The bonus, in units of the scaled reward, below which no failure returns as much as an
+    optimal success.
 
-    Without --steps, solutions are assumed to take what `ella train` assumes. Where missions of the
-    task have different horizons, the bound is the least of theirs.
+    Optimal policies then stay optimal in a deterministic world that the agent sees whole. Without
+    --steps, solutions are assumed to take what `ella train` assumes; with fewer steps than the
+    horizon the bound holds from the start of an episode only. Where missions of the task have
+    different horizons, the bound is the least of theirs.
     """
 
     task: Annotated[str, Positional("TASK")]
@@ -60,15 +63,19 @@ def run(arguments: Arguments) -> None:
         sys.stdout.write(json.dumps(table) + "\n")
         return
     horizons = ", ".join(map(str, task.horizons))
+    whole = method.optimal_steps == max(task.horizons)
+    start = "" if whole else ", and only from the start of an episode"
     lines = [
         f"{bound:.3g}",
         f"{task.name}: solutions of at most {method.optimal_steps} steps, horizon {horizons}, "
         f"{method.max_completions} low-level completions, discount {arguments.discount:g}, "
         f"reward times {arguments.reward_scale:g}",
+        "optimal policies stay optimal only in a deterministic world that the agent sees whole"
+        f"{start}",
         f"{_training(arguments)}: a bonus of {method.bonus:g} by default, and a warning beyond "
         f"{bound:.3g}",
     ]
-    if method.optimal_steps != max(task.horizons):
+    if not whole:
         worst = bounds[max(task.horizons)]
         lines.append(f"solutions as long as the horizon would allow {worst:.3g}")
     sys.stdout.write("\n".join(lines) + "\n")

@@ -224,7 +224,7 @@ class EllaMethod(Method):
         return bound if self.solvency is None else self.solvency * bound
 
     def bound_warning(self, task: "Task", ppo: "PPOSettings") -> str | None:
-        """One line if lambda exceeds what the assumptions in these resolved settings allow."""
+        """One line if lambda exceeds the bound under the assumptions in these resolved settings."""
         assert self.bonus is not None
         assert self.optimal_steps is not None
         bound, at_best = (self.bound(task, ppo, steps) for steps in (self.optimal_steps, 1))
@@ -239,8 +239,9 @@ class EllaMethod(Method):
             f"completions an episode (--{self.name}.max-completions)"
         )
         return (
-            f"the bonus {self.bonus:g} exceeds {bound:.3g}, up to which optimal policies surely "
-            f"stay optimal if solutions take at most {assumed}; {remedy}"
+            f"the bonus {self.bonus:g} exceeds {bound:.3g}, below which optimal policies stay "
+            "optimal in a deterministic world that the agent sees whole, if solutions take at most "
+            f"{assumed}; {remedy}"
         )
 
     def false_alarm_warning(

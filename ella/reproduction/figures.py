@@ -99,7 +99,7 @@ def _trainer(task: str, variant: str, training: RelevanceTrainingSettings) -> Ro
 
 
 PARTS = (*PUBLISHED, "bonus")
-"""Of the solvent method; the last is that lambda follows the bound."""
+"""Of the solvent method; the last is its larger lambda."""
 
 
 def _with_parts(task: str, variant: str, parts: Collection[str], *changes: Changes) -> Row:

@@ -56,6 +56,9 @@ def largest_bonus(
     steps returns discount^M r_M, where r_M = reward_scale (1 - 0.9 M / horizon). So the bonus
     stays below discount^M r_M / num_low_level.
 
+    Optimal policies then stay optimal in a deterministic world that the agent sees whole; with
+    `steps` below the horizon from the start of an episode only. See docs/solvency.md.
+
     Args:
         horizon: H, the steps after which an episode is cut off.
         num_low_level: How many low-level instructions there are.

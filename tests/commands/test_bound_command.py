@@ -36,6 +36,14 @@ def test_training_that_warns_beyond_the_bound_is_named_with_its_options(capsys):
         parse(train.Arguments, typed, prog="ella train", sections=train.sections())
 
 
+def test_what_the_bound_does_not_cover_is_printed(capsys):
+    for words, limited in (([], True), (["--steps", "128"], False)):
+        assert main(["bound", "putnext-room", *words]) == 0
+        said = capsys.readouterr().out
+        assert "only in a deterministic world that the agent sees whole" in said
+        assert ("only from the start of an episode" in said) == limited
+
+
 def test_the_bound_is_that_of_the_horizon_that_binds(capsys):
     # combo-maze has 42 low-level instructions and horizons of 128 and 256.
     for words, horizon, steps in ((("--steps", "256"), 256, 256), ((), 128, 40)):

@@ -51,7 +51,7 @@ def test_solvency_lowers_the_bound_and_one_article_raises_it():
 
 
 @pytest.mark.parametrize("name", ["unlock-maze", "putnext-maze", "openpick-maze", "combo-maze"])
-def test_its_bonus_rests_on_the_same_assumptions_as_the_papers(name):
+def test_its_bonus_exceeds_the_papers_by_the_factor_of_the_bound(name):
     task, ppo = find(name), PPOSettings()
     paper, solvent = ella.ELLA().resolved(task), ELLASolvent().resolved(task)
     used = [one.bonus / one.bound(task, ppo, 40) for one in (paper, solvent)]

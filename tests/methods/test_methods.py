@@ -95,6 +95,7 @@ def test_the_papers_lambda_rests_on_40_steps_and_a_larger_one_is_warned_of(task,
     larger = warning(task, bonus=bound + 0.001)
     assert f"exceeds {bound}," in larger
     assert "at most 40 steps; --ella.optimal-steps" in larger
+    assert "deterministic world that the agent sees whole" in larger
     assert "at most 100 steps" in warning(task, optimal_steps=100)
 
 

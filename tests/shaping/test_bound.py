@@ -66,21 +66,23 @@ def random_world(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @partial(jax.jit, static_argnums=0)
-def accounts_of(solvency, bonus, success, finished, terminates):
+def accounts_of(solvency, bonus, success, finished, terminates, discount=GAMMA):
     """Account [H, NUM] of every action sequence, from the code that trains."""
-    zero = jnp.zeros((H, NUM), jnp.int32)
-    reward = jnp.where(success, jnp.asarray(REWARD, jnp.float32)[:, None], 0.0)
+    horizon, num = success.shape
+    zero = jnp.zeros((horizon, num), jnp.int32)
+    paid = 1 - 0.9 * jnp.arange(1, horizon + 1, dtype=jnp.float32) / horizon
+    reward = jnp.where(success, paid[:, None], 0.0)
     rollout = Trajectory(
-        observation=(), first=zero == jnp.arange(H)[:, None], instruction_row=zero,
+        observation=(), first=zero == jnp.arange(horizon)[:, None], instruction_row=zero,
         action=zero, reward=reward, terminated=success, truncated=finished, next_observation=(),
         instructions=InstructionTable(jnp.zeros(1, jnp.int32), jnp.zeros((1, 1), jnp.int32)),
     )  # fmt: skip
-    nothing = jnp.zeros((NUM, L), bool)
-    ledger = EpisodeLedger(nothing, nothing, jnp.zeros(NUM))
-    relevant = jnp.ones((H, NUM, L), bool)
+    nothing = jnp.zeros_like(terminates[0])
+    ledger = EpisodeLedger(nothing, nothing, jnp.zeros(num))
+    relevant = jnp.ones_like(terminates)
     task = find("putnext-room")
     shaper = ella_shaper(
-        task, JudgedTermination(), OracleRelevance(task), bonus=bonus, discount=GAMMA,
+        task, JudgedTermination(), OracleRelevance(task), bonus=bonus, discount=discount,
         reward_scale=SCALE, solvency=solvency,
     )  # fmt: skip
     return shaper.keep_account(ledger, rollout, terminates, relevant)[1]
@@ -165,6 +167,41 @@ def test_from_the_start_far_above_that_bound_it_pays_to_wander():
     bound = largest_bonus(H, L, GAMMA, SCALE, steps=1)
     assert best_sequences(played(exits, places, 0.85 * bound, 0.9)[0]) == plain
     assert best_sequences(played(exits, places, 3 * bound, 0.9)[0]).isdisjoint(plain)
+
+
+# The limit of the bound: levels whose first view is the same. By action: where it leads.
+SUCCEEDS, PART, NOTHING = range(3)
+"""To a success, to a completed low-level instruction and then nowhere, or nowhere."""
+LEVELS = {(SUCCEEDS, PART): 0.50, (NOTHING, SUCCEEDS): 0.49, (NOTHING, PART): 0.01}
+"""How likely each is; the second action has no effect."""
+
+
+@pytest.mark.parametrize("solvency", [None, 0.9])
+def test_below_the_bound_an_agent_that_cannot_tell_levels_apart_may_prefer_to_fail(solvency):
+    horizon, discount, bonus = 2, 0.99, 1.0
+    bound = largest_bonus(horizon, 1, discount, SCALE) * (solvency or 1.0)
+    assert bound == pytest.approx(1.764 if solvency else 1.960, abs=1e-3)
+    assert bonus < bound
+
+    leads_to = np.array(list(LEVELS)).ravel()
+    success = np.stack([leads_to == SUCCEEDS, np.zeros_like(leads_to, bool)])
+    terminates = np.stack([np.zeros_like(leads_to, bool), leads_to == PART])[..., None]
+    finished = np.broadcast_to([[False], [True]], success.shape)
+
+    def returns(bonus: float) -> np.ndarray:
+        """Of each action in each level: [levels, actions]."""
+        account = accounts_of(
+            solvency, jnp.float32(bonus), success, finished, terminates, jnp.float32(discount)
+        )
+        reward = SCALE * (1 - 0.9 / horizon) * success
+        return (discount ** np.arange(horizon) @ (reward + account.bonus)).reshape(-1, ACTIONS)
+
+    plain, shaped = returns(0.0), returns(bonus)
+    chances = np.array(list(LEVELS.values()))
+    np.testing.assert_allclose(chances @ plain, [5.50, 5.39], atol=1e-3)
+    np.testing.assert_allclose(chances @ shaped, [5.50, 5.895], atol=1e-3)
+    solvable = plain.any(1)
+    assert np.array_equal(plain.argmax(1)[solvable], shaped.argmax(1)[solvable]), "seen whole"
 
 
 @pytest.mark.parametrize("solvency", SOLVENCIES.values(), ids=SOLVENCIES)
