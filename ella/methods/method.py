@@ -118,12 +118,15 @@ class Method(ABC):
 
 @dataclass(frozen=True)
 class MethodSum(Method):
-    """Several methods at once: their bonuses are added."""
+    """Several methods at once: their bonuses are added. Parts are kept in the order in which
+    results list methods, so that `a + b` and `b + a` are one method."""
 
     summands: tuple[Method, ...]
 
     def __post_init__(self) -> None:
-        names = [part.name for part in self.summands]
+        parts = sorted(self.summands, key=lambda part: (part.order, part.name))
+        object.__setattr__(self, "summands", tuple(parts))
+        names = [part.name for part in parts]
         if len(set(names)) < len(names):
             raise InputError(f"method '{self.name}' names a part twice")
 

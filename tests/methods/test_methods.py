@@ -21,10 +21,10 @@ def test_names_sums_and_mistakes():
     assert list(classes_of("ella+ride")) == ["ella", "ride"]
     assert isinstance(build_shaper(find("goto-room"), TrainingSettings()), NoShaping)
     method = ella.RND() + ella.RIDE()
-    assert method.name == "rnd+ride"
+    assert method.name == "ride+rnd"
     both = build_shaper(find("goto-room"), TrainingSettings(method=method))
     assert isinstance(both, Sum)
-    assert list(both.parts) == ["rnd", "ride"]
+    assert list(both.parts) == ["ride", "rnd"]
     with pytest.raises(InputError, match="did you mean ella"):
         classes_of("ela")
     with pytest.raises(InputError, match="twice"):
@@ -33,6 +33,17 @@ def test_names_sums_and_mistakes():
         ella.RIDE() + ella.RIDE(coefficient=1.0)
     with pytest.raises(InputError, match="has no low-level task"):
         build_shaper(find("goto-room"), TrainingSettings(method=ella.ELLA()))
+
+
+def test_the_order_of_a_sums_parts_makes_no_difference():
+    one, other = ella.ELLA() + ella.RIDE(), ella.RIDE() + ella.ELLA()
+    assert one == other
+    assert one.name == other.name == "ella+ride"
+    read = from_table({"method": "ride+ella", "ride": {"coefficient": 1.0}}, where="test")
+    assert read.method == ella.ELLA() + ella.RIDE(coefficient=1.0)
+    task = find("unlock-maze")
+    started = presets.start("small", "ride+ella")
+    assert what_differs(task, started) == what_differs(task, presets.start("small", "ella+ride"))
 
 
 def test_a_method_can_have_no_name_that_is_taken():
