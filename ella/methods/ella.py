@@ -198,6 +198,7 @@ class EllaMethod(Method):
             solvency=self.solvency,
             in_order=self.in_order,
             low_level=self.low_level_of(context.task),
+            num_envs=context.ppo.num_envs,
         )
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Reads a run as it stands, also while it trains: nothing is trained and nothing is written."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import equinox as eqx
@@ -68,7 +68,6 @@ class LearnedElla:
     spec: TaskSpec
     shaper: EllaShaper
     state: EllaState
-    """As of one environment that had taken all of the seed's steps; the ledger is the run's."""
     source: str
     """Where it was read from, for a log line."""
 
@@ -82,7 +81,7 @@ def learned_ella(directory: Path, seed_index: int = 0) -> LearnedElla:
         restored = restore_run(directory)
         source = f"its newest checkpoint, at {restored.frames:,} frames a seed"
         shaper, state = restored.ella(seed_index)
-        return LearnedElla(spec, shaper, _as_of_one(state, settings), source)
+        return LearnedElla(spec, shaper, state, source)
     judging = _judging_shaper(spec, settings)
     name = _ella_part(judging)
     if name is None:
@@ -91,11 +90,7 @@ def learned_ella(directory: Path, seed_index: int = 0) -> LearnedElla:
     assert isinstance(part, EllaShaper)
     source = "exported without its termination classifier, so views tell what is completed"
     shaper, state = load_relevance(directory, spec, part)
-    return LearnedElla(spec, shaper, _as_of_one(state, settings), source)
-
-
-def _as_of_one(state: EllaState, settings: TrainingSettings) -> EllaState:
-    return replace(state, steps=state.steps * settings.ppo.num_envs)
+    return LearnedElla(spec, shaper, state, source)
 
 
 def has_ella(directory: Path) -> bool:
