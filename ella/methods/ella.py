@@ -163,7 +163,7 @@ class EllaMethod(Method):
         counted = termination.record.get("false_alarms")
         if counted and (warning := method.false_alarm_warning(task, ppo, counted)):
             logger.warning(warning)
-        judge = method.judge(task, method.low_level_of(task))
+        judge = method.judge(task, method.low_level_of(task)).ready_to_learn()
         return method._shaper(context, termination.prepared(ppo.network.compute_dtype), judge)
 
     def _judging(self, context: BuildContext) -> "EllaShaper":
@@ -172,7 +172,7 @@ class EllaMethod(Method):
 
         method = self.resolved(context.task)
         low_level = method.low_level_of(context.task)
-        judge = method.taught_judge(context.task, low_level)
+        judge = method.judge(context.task, low_level)
         return method._shaper(context, visible_termination(low_level), judge)
 
     def _shaper(
@@ -204,11 +204,6 @@ class EllaMethod(Method):
     @abstractmethod
     def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         """Decides which low-level instructions are relevant."""
-
-    def taught_judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
-        """As `judge`, for a state that was learned before: what only learning needs may be left
-        out."""
-        return self.judge(task, low_level)
 
     def bound(self, task: "Task", ppo: "PPOSettings", steps: int) -> float:
         """The largest lambda if optimal solutions need at most that many steps."""
@@ -313,9 +308,6 @@ class ELLA(EllaMethod):
     def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         return learned_judge(task, low_level, self.relevance)
 
-    def taught_judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
-        return learned_judge(task, low_level, self.relevance, learns=False)
-
 
 def learned_judge(
     task: "Task",
@@ -323,14 +315,10 @@ def learned_judge(
     settings: RelevanceSettings,
     *,
     measure_unsolved: bool = False,
-    learns: bool = True,
 ) -> "AbstractRelevance":
-    """Relevance that is learned from successes, by the settings' labels; `learns` off, one that has
-    learned."""
+    """Relevance that is learned from successes, by the settings' labels."""
     from ella.shaping.beliefs import BelievedRelevance
     from ella.shaping.relevance import LearnedRelevance
 
-    learned = LearnedRelevance(
-        task, settings, low_level, measure_unsolved=measure_unsolved, learns=learns
-    )
+    learned = LearnedRelevance(task, settings, low_level, measure_unsolved=measure_unsolved)
     return BelievedRelevance(learned) if settings.labels == "beliefs" else learned

@@ -311,7 +311,7 @@ def ella_shaper(
     low = low_level or low_level_of(task).language
     return EllaShaper(
         termination=termination,
-        relevance=relevance or LearnedRelevance(task, low_level=low),
+        relevance=relevance or LearnedRelevance(task, low_level=low).ready_to_learn(),
         bonus=bonus,
         discount=discount,
         reward_scale=reward_scale,
