@@ -195,13 +195,19 @@ class LearnedRelevance(AbstractRelevance):
             levels=instructions_of_levels(self.spec, NUM_LEVELS),
         )
 
+    @property
+    def levels(self) -> Int32[Array, " K"]:
+        """The instructions of levels, which `ready_to_learn` draws."""
+        assert self.level_instructions is not None
+        return self.level_instructions
+
     def init(self, *, key: PRNGKeyArray) -> RelevanceLearner:
         """A learner trained until it calls everything relevant to the instructions of levels."""
         settings = self.settings
         network_key, draw_key, train_key = jax.random.split(key, 3)
         learner = relevance_training.start(relevance_classifier(settings.network, key=network_key))
         ids = self.draw_initial(key=draw_key)
-        different = jnp.unique(self.level_instructions, size=self.num_different)
+        different = jnp.unique(self.levels, size=self.num_different)
         data = Decompositions(
             tokens=self.language.tokens(ids),
             relevant=jnp.ones((ids.size, self.num_low_level), bool),
@@ -227,12 +233,12 @@ class LearnedRelevance(AbstractRelevance):
         """The instructions of initial training: the first different ones of levels in random order,
         so that frequent ones are drawn more probably."""
         count = min(self.settings.initial_instructions, self.num_different)
-        shuffled = jax.random.permutation(key, self.level_instructions)
+        shuffled = jax.random.permutation(key, self.levels)
         _, first = jnp.unique(shuffled, return_index=True, size=self.num_different)
         return shuffled[jnp.sort(first)[:count]]
 
     def start_problems(self, state: RelevanceLearner) -> dict[str, Bool[Array, ""]]:
-        called = self.log_probability(state, self.level_instructions) > LOG_HALF
+        called = self.log_probability(state, self.levels) > LOG_HALF
         return {START_PROBLEM: ~called.all()}
 
     def relevant(
@@ -259,7 +265,7 @@ class LearnedRelevance(AbstractRelevance):
         def update(learner: RelevanceLearner) -> tuple[RelevanceLearner, Measurements]:
             learner = learn_from_dataset(
                 self.settings, learner, dataset, self.language.tokens, self.low_tokens, key=key,
-                levels=self.level_instructions,
+                levels=self.levels,
             )  # fmt: skip
             return learner, self.validate(learner, dataset)
 
@@ -279,7 +285,7 @@ class LearnedRelevance(AbstractRelevance):
     ) -> Measurements:
         """Agreement with the oracle on instructions of levels, as on a set with as many relevant as
         irrelevant pairs; with `measure_unsolved` also on those of them that D does not hold."""
-        ids = self.level_instructions[: self.settings.validation_instructions]
+        ids = self.levels[: self.settings.validation_instructions]
         called = self.log_probability(learner, ids) > log_threshold
         truth = oracle_relevance(self.spec, ids, self.low_level)
         recall, false_alarms = _agreement(called, truth)
