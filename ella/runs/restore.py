@@ -1,7 +1,7 @@
 """Reads a run as it stands, also while it trains: nothing is trained and nothing is written."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import equinox as eqx
@@ -155,7 +155,7 @@ def newest_policies(directory: Path) -> list[Policy]:
     saved = checkpoint_store(directory, spec, settings).paths()
     saved_frames = int(saved[-1].stem) * settings.ppo.frames_per_iteration if saved else -1
     if exported and min(policy.frames for policy in exported) >= saved_frames:
-        return exported
+        return [replace(policy, spec=spec) for policy in exported]
     if not saved:
         raise InputError(f"{directory} has neither policies nor a checkpoint yet")
     states, iteration = _newest_states(directory, spec, settings)
