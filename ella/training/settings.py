@@ -73,7 +73,7 @@ class TrainingSettings:
     weight 1. The agent is evaluated on the trained task alone."""
     start_from: str | None = None
     """A run, a policy file or agent:NAME: every seed starts from that agent's network, not from a
-    new one. The networks' settings must be the same, but clauses may be more."""
+    new one. The networks' settings must be the same."""
     ppo: PPOSettings = field(default_factory=PPOSettings)
     """The learner."""
     curriculum: CurriculumSettings = field(default_factory=CurriculumSettings)

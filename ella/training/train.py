@@ -151,7 +151,7 @@ def train_settings(
     program.compile_in_turn()
     states = program.start()
     if start_from is not None:
-        states = started_from(program, states, start_from, spec, settings.ppo.network)
+        states = started_from(program, states, start_from)
     check_start(program.shapers, states, [settings.seed_numbers])
     program.compile()
     goal = Goal.of(spec, settings)
