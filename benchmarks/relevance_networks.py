@@ -141,7 +141,7 @@ def compare(
     if network.comparison == "windows":
         training = replace(training, max_initial_steps=20)
         settings = RelevanceSettings(network, training, max_initial_rounds=100)
-    relevance = LearnedRelevance(spec, settings, low)
+    relevance = LearnedRelevance(spec, settings, low).ready_to_learn()
     ids, completed = jnp.asarray(successes.ids[:count]), jnp.asarray(successes.completed[:count])
     started = time.perf_counter()
     begin = jax.jit(lambda key: relevance.init(key=key))(jax.random.key(seed))
@@ -208,7 +208,7 @@ def accuracies(
 ) -> dict[str, float]:
     """Balanced accuracy on missions of fresh levels and on the never solved ones among them;
     weighting has added `shift` to logits."""
-    spec = relevance.oracle_spec
+    spec = relevance.spec
     assert spec is not None
     ids = levels.generate(spec, jax.random.key(10_001), VALIDATION).instruction_id
     tokens, low_tokens = spec.language.tokens(ids), relevance.low_tokens

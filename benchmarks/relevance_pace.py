@@ -70,7 +70,7 @@ def pace(
     training = replace(settings.training, learning_rate=learning_rate, unsolved_share=0.0)
     settings = replace(settings, network=network, training=training)
     low = low_level_language(low_level_tasks(spec), one_article=windows)
-    relevance = LearnedRelevance(spec, settings, low)
+    relevance = LearnedRelevance(spec, settings, low).ready_to_learn()
     after = UPDATES_AFTER[spec.name]
     start = jax.jit(lambda key: relevance.init(key=key))
 

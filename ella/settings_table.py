@@ -12,12 +12,17 @@ from ella.errors import InputError, unknown_name
 
 T = TypeVar("T")
 
+NOT_WRITTEN = "not_written"
+"""Marks a field that JSON leaves out."""
+
 
 def to_json(value: Any) -> Any:
     """JSON values of a dataclass, nested ones as tables."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)
+            field.name: to_json(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if not field.metadata.get(NOT_WRITTEN)
         }
     if isinstance(value, (list, tuple)):
         return [to_json(item) for item in value]

@@ -16,6 +16,7 @@ SMALLER = {
     "ella.ELLA(bonus=0.25), seeds=4, frames=15_000_000": "TINY_ELLA, seeds=2, **TINY",
     "ella.ELLA(), frames=15_000_000": "TINY_ELLA, **TINY",
     "episodes=1000": "episodes=8",
+    '(agent, "sequence-maze")': '(agent, "sequence-maze", levels=96, steps=48)',
     "policy, episodes=64": "policy, episodes=4",
     'preset="small", frames=100_000': "**TINY",
     'preset="small", frames=20_000': "seeds=2, **TINY",
@@ -55,7 +56,13 @@ images, texts, labels = [np.zeros((7, 7, 3))] * 2, ["go to the red ball"] * 2, [
 """What a page leaves to its reader."""
 INDEPENDENT = ("README.md", "docs/methods.md")
 """Pages whose blocks each stand alone; on others a block may use names of those before it."""
-LONG = ("docs/agents.md", "docs/gymnasium.md", "docs/own-environment.md", "docs/tutorial.md")
+LONG = (
+    "docs/agents.md",
+    "docs/gymnasium.md",
+    "docs/own-environment.md",
+    "docs/tutorial.md",
+    "docs/wide.md",
+)
 """Pages that compile and train in most blocks."""
 LONG_BLOCK = re.compile(r"ella\.train\(|training_function\(")
 """Blocks of independent pages that train; `tests/training` calls the same functions."""

@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,7 +109,8 @@ def planned(arguments: Arguments, typed: Mapping[str, Any]) -> "tuple[TaskSpec, 
         table = {**table, "method": method}
         settings = from_table(table, presets.find(preset, method), where=where)
     if arguments.task is not None:
-        spec = tasks.find(arguments.task)
+        chosen = tasks.find(arguments.task) if spec is None else spec.find(arguments.task)
+        spec = chosen if spec is None else replace(chosen, brought=spec.brought)
     if spec is None:
         raise InputError("TASK is missing; `ella tasks` lists the tasks")
     return spec, with_options(settings, typed).resolved(spec)

@@ -59,12 +59,11 @@ class Explanation:
 
 
 def explain(spec: TaskSpec, shaper: EllaShaper, state: EllaState, text: str) -> Explanation:
-    """What ELLA makes of one instruction. `state` is one seed's, as of one environment; an unknown
-    text is an error."""
+    """What ELLA makes of one instruction. `state` is one seed's; an unknown text is an error."""
     language = spec.language
     instruction_id = language.find(text)
     low = shaper.low_level or low_level_of(spec).language
-    found = _look_up(shaper.relevance, state, spec, low, np.array([instruction_id], np.int32))
+    found = _look_up(shaper, state, spec, low, np.array([instruction_id], np.int32))
     probability, relevant, members, truth = (np.asarray(part)[0] for part in found)
     told = [relevant, members, truth]
     judgements = [
@@ -77,7 +76,7 @@ def explain(spec: TaskSpec, shaper: EllaShaper, state: EllaState, text: str) -> 
 
 @partial(jit_for_few_calls, static_argnums=(2, 3))
 def _look_up(
-    relevance: AbstractRelevance,
+    shaper: EllaShaper,
     state: EllaState,
     spec: TaskSpec,
     low: Language,
@@ -87,7 +86,7 @@ def _look_up(
     pair."""
     instructions = InstructionTable(ids, spec.language.tokens(ids))
     members = relevance_dataset.decompositions(state.dataset, ids, low.num_ids)
-    return *_judge(relevance, state, instructions), members, oracle_relevance(spec, ids, low)
+    return *_judge(shaper, state, instructions), members, oracle_relevance(spec, ids, low)
 
 
 def spread_instructions(language: Language, most: int) -> np.ndarray:
@@ -113,15 +112,16 @@ def judged(
     shaper: EllaShaper, state: EllaState, instructions: InstructionTable
 ) -> tuple[np.ndarray, np.ndarray]:
     """(float32[N, L] probabilities of relevance, bool[N, L] what is paid for) of instructions;
-    `state` is one seed's, as of one environment."""
-    probability, relevant = _judge_once(shaper.relevance, state, instructions)
+    `state` is one seed's."""
+    probability, relevant = _judge_once(shaper, state, instructions)
     return np.asarray(probability), np.asarray(relevant)
 
 
 def _judge(
-    relevance: AbstractRelevance, state: EllaState, instructions: InstructionTable
+    shaper: EllaShaper, state: EllaState, instructions: InstructionTable
 ) -> tuple[Float[Array, "N L"], Bool[Array, "N L"]]:
-    everything = relevance.pays_everything(state.steps[None], 1)
+    relevance = shaper.relevance
+    everything = relevance.pays_everything(state.steps[None], shaper.num_envs or 1)
     relevant = relevance.relevant(state.relevance, instructions) | everything[:, None]
     return relevance.probability(state.relevance, instructions.ids), relevant
 

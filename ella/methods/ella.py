@@ -167,7 +167,7 @@ class EllaMethod(Method):
         counted = termination.record.get("false_alarms")
         if counted and (warning := method.false_alarm_warning(task, ppo, counted)):
             logger.warning(warning)
-        judge = method.judge(task, method.low_level_of(task))
+        judge = method.judge(task, method.low_level_of(task)).ready_to_learn()
         return method._shaper(context, termination.prepared(ppo.network.compute_dtype), judge)
 
     def _judging(self, context: BuildContext) -> "EllaShaper":
@@ -176,7 +176,7 @@ class EllaMethod(Method):
 
         method = self.resolved(context.task)
         low_level = method.low_level_of(context.task)
-        judge = method.taught_judge(context.task, low_level)
+        judge = method.judge(context.task, low_level)
         return method._shaper(context, visible_termination(low_level), judge)
 
     def _shaper(
@@ -202,16 +202,12 @@ class EllaMethod(Method):
             solvency=self.solvency,
             in_order=self.in_order,
             low_level=self.low_level_of(context.task),
+            num_envs=context.ppo.num_envs,
         )
 
     @abstractmethod
     def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         """Decides which low-level instructions are relevant."""
-
-    def taught_judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
-        """As `judge`, for a state that was learned before: what only learning needs may be left
-        out."""
-        return self.judge(task, low_level)
 
     def bound(self, task: "Task", ppo: "PPOSettings", steps: int) -> float:
         """The largest lambda if optimal solutions need at most that many steps."""
@@ -320,9 +316,6 @@ class ELLA(EllaMethod):
     def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         return learned_judge(task, low_level, self.relevance)
 
-    def taught_judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
-        return learned_judge(task, low_level, self.relevance, learns=False)
-
 
 def learned_judge(
     task: "Task",
@@ -330,14 +323,10 @@ def learned_judge(
     settings: RelevanceSettings,
     *,
     measure_unsolved: bool = False,
-    learns: bool = True,
 ) -> "AbstractRelevance":
-    """Relevance that is learned from successes, by the settings' labels; `learns` off, one that has
-    learned."""
+    """Relevance that is learned from successes, by the settings' labels."""
     from ella.shaping.beliefs import BelievedRelevance
     from ella.shaping.relevance import LearnedRelevance
 
-    learned = LearnedRelevance(
-        task, settings, low_level, measure_unsolved=measure_unsolved, learns=learns
-    )
+    learned = LearnedRelevance(task, settings, low_level, measure_unsolved=measure_unsolved)
     return BelievedRelevance(learned) if settings.labels == "beliefs" else learned

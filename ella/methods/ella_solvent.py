@@ -136,6 +136,3 @@ class ELLASolvent(EllaMethod):
 
     def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         return learned_judge(task, low_level, self.relevance, measure_unsolved=True)
-
-    def taught_judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
-        return learned_judge(task, low_level, self.relevance, measure_unsolved=True, learns=False)

@@ -2,16 +2,20 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from ella.errors import InputError
+from ella.errors import InputError, unknown_name
+from ella.settings_table import updated
 
 if TYPE_CHECKING:
     from ella.ppo.settings import PPOSettings
     from ella.shaping.shaper import AbstractRewardShaper
     from ella.world.mixtures import Task
 
+PAPER = "paper"
+PRESETS = (PAPER, "released", "onehot", "wide", "wide-8gb", "small", "laptop", "smoke")
+"""Names of the settings that training can start from (`ella.training.presets`)."""
 JOINER = "+"
 """Joins the names of a sum's parts."""
 
@@ -78,6 +82,14 @@ class Method(ABC):
     not_identity: ClassVar[tuple[str, ...]] = ()
     """Settings that may change when a run is resumed: training does not depend on them."""
 
+    @classmethod
+    def preset(cls, name: str, **given: Any) -> Self:
+        """The method's settings in a preset, those that are given in their place:
+        `ella.ELLA.preset("small", bonus=0.5)`."""
+        if name not in PRESETS:
+            raise unknown_name("preset", name, PRESETS)
+        return replace(updated(cls(), cls.presets.get(name, {}), where=f"preset {name}"), **given)
+
     @abstractmethod
     def build(self, context: BuildContext) -> "AbstractRewardShaper":
         """The shaper of resolved settings, its offline stage run or taken from the cache."""
@@ -118,12 +130,15 @@ class Method(ABC):
 
 @dataclass(frozen=True)
 class MethodSum(Method):
-    """Several methods at once: their bonuses are added."""
+    """Several methods at once: their bonuses are added. Parts are kept in the order in which
+    results list methods, so that `a + b` and `b + a` are one method."""
 
     summands: tuple[Method, ...]
 
     def __post_init__(self) -> None:
-        names = [part.name for part in self.summands]
+        parts = sorted(self.summands, key=lambda part: (part.order, part.name))
+        object.__setattr__(self, "summands", tuple(parts))
+        names = [part.name for part in parts]
         if len(set(names)) < len(names):
             raise InputError(f"method '{self.name}' names a part twice")
 

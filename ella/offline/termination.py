@@ -44,6 +44,7 @@ from ella.offline.train_termination import (
     share,
     train_termination,
 )
+from ella.random_streams import Stream, stream_key
 from ella.shaping.low_level import channels_of, low_level_language
 from ella.shaping.termination import LearnedTermination, visible_termination
 from ella.world.encoding import DOOR, LOCKED
@@ -57,8 +58,6 @@ logger = logging.getLogger(__name__)
 
 HELD_OUT_SHARE = 0.1
 """Of a user's examples, for validation."""
-ORDINARY = 1
-"""Folded into the seed for ordinary views, which are not the expert's."""
 LEAST_RECALL = 0.5
 """A threshold that leaves less of the completions is warned of."""
 
@@ -225,7 +224,7 @@ def _with_false_alarms(
     """(the model with its threshold, where one is asked for; false alarms on other ordinary views
     than the threshold was chosen on). A user's `labelled` examples choose it by themselves."""
     logger.info("counting false alarms on %d ordinary views", settings.ordinary_views)
-    key = jax.random.fold_in(jax.random.key(settings.seed), ORDINARY)
+    key = stream_key(settings.seed, Stream.ORDINARY_VIEWS)
     episodes = ordinary_episodes(tasks, settings.ordinary_views, key=key)
     chosen_on = tuple(part.environments(slice(0, None, 2)) for part in episodes)
     counted_on = tuple(part.environments(slice(1, None, 2)) for part in episodes)

@@ -17,8 +17,6 @@ from ella.report.runs import Run
 from ella.report.series import CLOCKS, SUCCESS, Series
 from ella.training.evaluation import Backend, Mode
 
-MEASURES = (SUCCESS, *drawn_columns())
-"""Measurements the report draws."""
 POINTS = 200
 """Points of a curve, at most: log lines are averaged over windows of frames."""
 FINAL_SHARE = 0.1
@@ -271,7 +269,8 @@ def _group(task: str, label: str, runs: Sequence[Run], width: float) -> Group:
     seeds, series = zip(*by_seed, strict=True)
     ends = tuple(float(s.frames[-1]) for s in series)
     frames = width * np.arange(1, max(1, math.ceil(round(max(ends) / width, 6))) + 1)
-    names = [m for m in MEASURES if m == SUCCESS or any(m in s.values for s in series)]
+    drawn = [name for name in drawn_columns() if any(name in s.values for s in series)]
+    names = [SUCCESS, *drawn]
     measures = {name: np.stack([_resampled(s, name, frames) for s in series]) for name in names}
     clocks = {}
     for name in CLOCKS:

@@ -55,7 +55,7 @@ class Run:
 
     @property
     def method(self) -> str:
-        return str(self.config["method"])
+        return str(self.identity["method"])
 
     @property
     def command(self) -> str:

@@ -16,12 +16,6 @@ from ella.runs.metrics import FILE_NAME
 SUCCESS = "success_rate"
 CLOCKS = ("episodes", "seconds")
 """What curves can be drawn over besides frames."""
-COLUMNS = frozenset(
-    {
-        *("iteration", SUCCESS, *CLOCKS),
-        *drawn_columns(),
-    }
-)
 MAX_NUMBER = 1e30
 """Larger measurements are damage."""
 WHOLE_NUMBERS = ("seed", "iteration")
@@ -81,7 +75,8 @@ def _read_columns(
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], int]:
     """(seeds, frames, other columns by name, damaged lines), one entry per sound line."""
     header = next(rows, [])
-    names = [name for name in header if name in COLUMNS]
+    used = {"iteration", SUCCESS, *CLOCKS, *drawn_columns()}
+    names = [name for name in header if name in used]
     if "seed" not in header or "frames" not in header:
         return np.array([]), np.array([]), {}, sum(1 for _ in rows)
     places = [header.index(name) for name in ("seed", "frames", *names)]

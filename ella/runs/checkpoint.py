@@ -4,9 +4,8 @@ A checkpoint appears by one rename, so it is either complete or absent; its chec
 one from a good one before anything is restored.
 """
 
-import hashlib
-import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,8 +45,9 @@ class CheckpointStore:
     """The checkpoints of one run."""
 
     directory: Path
-    fingerprint: str
-    """Of every setting that training depends on; checkpoints with another one are refused."""
+    settings: Mapping[str, Any]
+    """Every setting that training depends on, by dotted name, as JSON; checkpoints with another
+    value of one are refused."""
     keep: int = 2
     """How many of the newest checkpoints stay."""
 
@@ -61,7 +61,7 @@ class CheckpointStore:
             named_arrays(state),
             kind=KIND,
             version=FORMAT_VERSION,
-            table={"fingerprint": self.fingerprint, "iteration": iteration},
+            table={"settings": dict(self.settings), "iteration": iteration},
         )
         for old in self.paths()[: -self.keep]:
             old.unlink(missing_ok=True)
@@ -105,11 +105,14 @@ class CheckpointStore:
             found = load_arrays(path, kind=KIND, version=FORMAT_VERSION)
         except OSError as error:
             raise DamagedFileError(f"cannot be read: {error.strerror}") from error
-        if found.table.get("fingerprint") != self.fingerprint:
-            raise InputError(
-                f"checkpoint {path} was made with other settings; resume with the run's own "
-                "config.json or start a new run in another directory"
-            )
+        # Settings that only one of the two has were added or dropped by a version in between.
+        for name, value in found.table.get("settings", {}).items():
+            if self.settings.get(name, value) != value:
+                raise InputError(
+                    f"checkpoint {path} was made with other settings ({name} {value} instead of "
+                    f"{self.settings[name]}); resume with the run's own config.json or start a new "
+                    "run in another directory"
+                )
         try:
             state = replace_arrays(like, found.arrays)
         except MismatchedArraysError as error:
@@ -118,8 +121,3 @@ class CheckpointStore:
                 "another version of ella; start a new run"
             ) from error
         return Checkpoint(state, int(found.table["iteration"]), path)
-
-
-def fingerprint(settings: Any) -> str:
-    """A short digest of JSON values."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

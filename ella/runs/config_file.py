@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ella.methods.registry import all_methods, classes_of
 from ella.ppo.settings import PPOSettings
 from ella.settings_table import read_table, to_json, updated
 from ella.training.settings import PLAIN_FIELDS, TrainingSettings, from_table, to_table
-from ella.world.tasks import TaskSpec, find, register, task_of
+from ella.world.tasks import TaskSpec, find, task_of
 
 CONFIG_FILE = "config.json"
 FORMAT_VERSION = 3
@@ -33,9 +34,9 @@ def write_config(directory: Path, spec: TaskSpec, settings: TrainingSettings) ->
     """Save the resolved configuration, with the row of every task that it names."""
     table = {"format_version": FORMAT_VERSION, "task": to_json(spec)}
     # Only methods with an offline stage need the low level to be known.
-    if spec.low_level is not None and (low := _rows([spec.low_level])):
+    if spec.low_level is not None and (low := _rows(spec, [spec.low_level])):
         table[LOW_LEVEL] = low[0]
-    if named := _rows(_named_tasks(settings)):
+    if named := _rows(spec, _named_tasks(settings)):
         table[NAMED] = named
     table |= to_table(settings.resolved(spec))
     write_durably(directory / CONFIG_FILE, json.dumps(table, indent=2) + "\n")
@@ -51,12 +52,12 @@ def _named_tasks(settings: TrainingSettings) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _rows(names: Iterable[str]) -> list[dict[str, Any]]:
+def _rows(spec: TaskSpec, names: Iterable[str]) -> list[dict[str, Any]]:
     """The rows of the tasks that are known."""
     rows = []
     for name in names:
         with suppress(InputError):
-            rows.append(to_json(find(name)))
+            rows.append(to_json(spec.find(name)))
     return rows
 
 
@@ -84,29 +85,28 @@ def current_table(table: dict[str, Any], *, where: str) -> tuple[TaskSpec | None
         raise InputError(
             f"{where} has format version {version}, this version of ella reads {FORMAT_VERSION}"
         )
+    brought = [task_of(row, where=f"{where}: {NAMED}") for row in _listed(table, where)]
     if LOW_LEVEL in table:
-        _make_known(table[LOW_LEVEL], f"{where}: {LOW_LEVEL}")
-    for row in _listed(table.get(NAMED, []), f"{where}: {NAMED}"):
-        _make_known(row, f"{where}: {NAMED}")
-    task = table.get("task")
+        brought.append(task_of(table[LOW_LEVEL], where=f"{where}: {LOW_LEVEL}"))
     other = ("format_version", "task", LOW_LEVEL, NAMED)
     settings = {key: part for key, part in table.items() if key not in other}
-    return (None if task is None else task_of(task, where=where)), settings
+    if table.get("task") is None:
+        return None, settings
+    unknown = tuple(dict.fromkeys(spec for spec in brought if not _is_known(spec)))
+    return replace(task_of(table["task"], where=where), brought=unknown), settings
 
 
-def _listed(rows: Any, where: str) -> list[Any]:
+def _listed(table: dict[str, Any], where: str) -> list[Any]:
+    rows = table.get(NAMED, [])
     if not isinstance(rows, list):
-        raise InputError(f"{where}: expected a list of tasks, found {rows!r}")
+        raise InputError(f"{where}: {NAMED}: expected a list of tasks, found {rows!r}")
     return rows
 
 
-def _make_known(row: Any, where: str) -> None:
-    """Register a task that only a file describes."""
-    spec = task_of(row, where=where)
-    try:
-        register(spec)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
+def _is_known(spec: TaskSpec) -> bool:
+    with suppress(InputError):
+        return find(spec.name) == spec
+    return False
 
 
 def read_run(directory: Path) -> tuple[TaskSpec, TrainingSettings]:

@@ -140,8 +140,7 @@ class GroupTraining:
             self.program.compile_in_turn()
             states = self.program.start()
             if (policy := agent_to_start_from(settings)) is not None:
-                spec, network = self.group[0].spec, settings.ppo.network
-                states = started_from(self.program, states, policy, spec, network)
+                states = started_from(self.program, states, policy)
             check_start(self.program.shapers, states, [sweep.seeds for sweep in self.sweeps])
         columns = {
             index: measured

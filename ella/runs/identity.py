@@ -1,11 +1,8 @@
 """What makes a run the run it is: the settings that training depends on."""
 
-from dataclasses import MISSING, fields
 from typing import Any
 
 from ella.errors import InputError
-from ella.methods.method import Method
-from ella.methods.registry import summed
 from ella.runs.config_file import CONFIG_FILE, read_run
 from ella.runs.planned_run import PlannedRun
 from ella.settings_table import flat, to_json
@@ -26,24 +23,6 @@ def identity(spec: TaskSpec, settings: TrainingSettings) -> dict[str, Any]:
         for name in part.not_identity:
             del table[part.name][name]
     return {**table, "task": to_json(spec), "log": {"every": settings.log.every}}
-
-
-def what_differs(spec: TaskSpec, settings: TrainingSettings) -> dict[str, Any]:
-    """The part of the identity that differs from the defaults, names joined by dots: an option
-    added later, and left at its default, does not change it."""
-    default, found = defaults(settings.method), flat(identity(spec, settings))
-    return {
-        name: value
-        for name, value in found.items()
-        if name not in default or value != default[name]
-    }
-
-
-def defaults(method: Method) -> dict[str, Any]:
-    """Default settings of a method and a task's default fields, names joined by dots."""
-    settings = TrainingSettings(method=summed(tuple(type(part)() for part in method.parts)))
-    task = {one.name: one.default for one in fields(TaskSpec) if one.default is not MISSING}
-    return flat({**to_table(settings), "task": to_json(task)})
 
 
 def check_same_run(planned: PlannedRun) -> None:

@@ -68,7 +68,6 @@ class LearnedElla:
     spec: TaskSpec
     shaper: EllaShaper
     state: EllaState
-    """As of one environment that had taken all of the seed's steps; the ledger is the run's."""
     source: str
     """Where it was read from, for a log line."""
 
@@ -82,7 +81,7 @@ def learned_ella(directory: Path, seed_index: int = 0) -> LearnedElla:
         restored = restore_run(directory)
         source = f"its newest checkpoint, at {restored.frames:,} frames a seed"
         shaper, state = restored.ella(seed_index)
-        return LearnedElla(spec, shaper, _as_of_one(state, settings), source)
+        return LearnedElla(spec, shaper, state, source)
     judging = _judging_shaper(spec, settings)
     name = _ella_part(judging)
     if name is None:
@@ -91,11 +90,7 @@ def learned_ella(directory: Path, seed_index: int = 0) -> LearnedElla:
     assert isinstance(part, EllaShaper)
     source = "exported without its termination classifier, so views tell what is completed"
     shaper, state = load_relevance(directory, spec, part)
-    return LearnedElla(spec, shaper, _as_of_one(state, settings), source)
-
-
-def _as_of_one(state: EllaState, settings: TrainingSettings) -> EllaState:
-    return replace(state, steps=state.steps * settings.ppo.num_envs)
+    return LearnedElla(spec, shaper, state, source)
 
 
 def has_ella(directory: Path) -> bool:
@@ -160,7 +155,7 @@ def newest_policies(directory: Path) -> list[Policy]:
     saved = checkpoint_store(directory, spec, settings).paths()
     saved_frames = int(saved[-1].stem) * settings.ppo.frames_per_iteration if saved else -1
     if exported and min(policy.frames for policy in exported) >= saved_frames:
-        return exported
+        return [replace(policy, spec=spec) for policy in exported]
     if not saved:
         raise InputError(f"{directory} has neither policies nor a checkpoint yet")
     states, iteration = _newest_states(directory, spec, settings)

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from ella.runs import directory as run_directory
-from ella.runs.checkpoint import CheckpointStore, fingerprint
-from ella.runs.identity import what_differs
+from ella.runs.checkpoint import CheckpointStore
+from ella.runs.identity import identity
+from ella.settings_table import flat
 from ella.training.settings import TrainingSettings
 from ella.world.tasks import TaskSpec
 
@@ -22,4 +23,4 @@ def shaper_store(directory: Path, spec: TaskSpec, settings: TrainingSettings) ->
 
 
 def _store(place: Path, spec: TaskSpec, settings: TrainingSettings, keep: int) -> CheckpointStore:
-    return CheckpointStore(place, fingerprint(what_differs(spec, settings)), keep)
+    return CheckpointStore(place, flat(identity(spec, settings)), keep)

@@ -63,6 +63,9 @@ class BelievedRelevance(AbstractRelevance):
         self.learned = learned
         self.num_low_level = learned.num_low_level
 
+    def ready_to_learn(self) -> "BelievedRelevance":
+        return BelievedRelevance(self.learned.ready_to_learn())
+
     def init(self, *, key: PRNGKeyArray) -> Beliefs:
         return self._without_episodes(self.learned.init(key=key))
 

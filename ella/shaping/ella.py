@@ -112,6 +112,9 @@ class EllaShaper(AbstractRewardShaper):
     successes."""
     low_level: Language | None = eqx.field(static=True, default=None)
     """The low-level instructions; None where they are no language of the world."""
+    num_envs: int | None = eqx.field(static=True, default=None)
+    """Environments among which the learner's frames are counted, also where its state judges a
+    single episode; None for those of the trajectory."""
 
     def init(self, num_envs: int, *, key: PRNGKeyArray) -> EllaState:
         return self._before_episodes(num_envs, self.relevance.init(key=key))
@@ -166,7 +169,7 @@ class EllaShaper(AbstractRewardShaper):
         steps = state.steps + jnp.arange(T, dtype=jnp.int32)
         by_row = self.relevance.relevant(state.relevance, trajectory.instructions)
         relevant = by_row[trajectory.instruction_row]
-        relevant |= self.relevance.pays_everything(steps, B)[:, None, None]
+        relevant |= self.relevance.pays_everything(steps, self.num_envs or B)[:, None, None]
 
         ledger, account = self.keep_account(
             state.ledger, trajectory, terminated, relevant, state.precedence, steps
@@ -300,6 +303,7 @@ def ella_shaper(
     solvency: Number | None = None,
     in_order: bool = False,
     low_level: Language | None = None,
+    num_envs: int | None = None,
 ) -> EllaShaper:
     """ELLA for a high-level task; relevance is learned unless another judge is given.
 
@@ -310,7 +314,7 @@ def ella_shaper(
     low = low_level or low_level_of(task).language
     return EllaShaper(
         termination=termination,
-        relevance=relevance or LearnedRelevance(task, low_level=low),
+        relevance=relevance or LearnedRelevance(task, low_level=low).ready_to_learn(),
         bonus=bonus,
         discount=discount,
         reward_scale=reward_scale,
@@ -321,4 +325,5 @@ def ella_shaper(
         solvency=solvency,
         in_order=in_order,
         low_level=low,
+        num_envs=num_envs,
     )

@@ -14,7 +14,7 @@ from ella.shaping.oracle import low_level_of, require_single_clauses
 from ella.world.grammar import Clause
 from ella.world.language import Language
 from ella.world.mixtures import Task
-from ella.world.tasks import TaskSpec, find
+from ella.world.tasks import TaskSpec
 
 
 def low_level_tasks(task: Task, names: tuple[str, ...] = ()) -> tuple[TaskSpec, ...]:
@@ -23,7 +23,7 @@ def low_level_tasks(task: Task, names: tuple[str, ...] = ()) -> tuple[TaskSpec, 
         return (low_level_of(task),)
     if len(set(names)) < len(names):
         raise InputError(f"low-level tasks {', '.join(names)}: one is named twice")
-    return tuple(require_single_clauses(find(name)) for name in names)
+    return tuple(require_single_clauses(task.find(name)) for name in names)
 
 
 def low_level_language(tasks: tuple[TaskSpec, ...], one_article: bool = False) -> Language:

@@ -24,7 +24,7 @@ from ella.world.grammar import Clause
 from ella.world.language import Language
 from ella.world.mixtures import Mixture, Task
 from ella.world.state import GOTO, OPEN_DOOR, PICK_UP, PUT_NEXT
-from ella.world.tasks import TaskSpec, find
+from ella.world.tasks import TaskSpec
 
 
 def low_level_of(task: Task) -> TaskSpec:
@@ -36,7 +36,7 @@ def low_level_of(task: Task) -> TaskSpec:
             f"task '{spec.name}' has no low-level task; ELLA needs one (TaskSpec.low_level), "
             "as putnext-room has goto-room"
         )
-    return require_single_clauses(find(spec.low_level))
+    return require_single_clauses(spec.find(spec.low_level))
 
 
 def require_single_clauses(low: TaskSpec) -> TaskSpec:

@@ -56,6 +56,10 @@ class AbstractRelevance(eqx.Module):
 
     num_low_level: eqx.AbstractVar[int]
 
+    def ready_to_learn(self) -> "AbstractRelevance":
+        """The judge with what learning needs and judging does not; call it before `init`."""
+        return self
+
     @abstractmethod
     def init(self, *, key: PRNGKeyArray) -> PyTree:
         """The state before training."""
@@ -148,13 +152,13 @@ class LearnedRelevance(AbstractRelevance):
 
     settings: RelevanceSettings = eqx.field(static=True)
     language: AbstractLanguage = eqx.field(static=True)
-    oracle_spec: Task | None = eqx.field(static=True)
-    """The task whose oracle labels measure accuracy; None for languages without an oracle."""
+    spec: Task = eqx.field(static=True)
+    """Whose levels it starts with, and whose oracle labels measure accuracy."""
     low_level: Language = eqx.field(static=True)
     num_low_level: int = eqx.field(static=True)
     low_tokens: Int32[Array, "L m"]
-    level_instructions: Int32[Array, " K"]
-    """The instructions of K levels, as often as levels have them; none where nothing is learned."""
+    level_instructions: Int32[Array, " K"] | None
+    """The instructions of K levels, as often as levels have them; None where nothing is learned."""
     num_different: int = eqx.field(static=True)
     """Different ones among them."""
     measure_unsolved: bool = eqx.field(static=True)
@@ -167,20 +171,35 @@ class LearnedRelevance(AbstractRelevance):
         low_level: Language | None = None,
         *,
         measure_unsolved: bool = False,
-        learns: bool = True,
+        levels: Int32[np.ndarray, " K"] | None = None,
     ):
-        """`learns` off is for a state that was learned before: no levels are drawn."""
+        """`ready_to_learn` gives one whose `levels` are drawn."""
         low = low_level or low_level_of(spec).language
         self.measure_unsolved = measure_unsolved
         self.low_level = low
         self.settings = settings or RelevanceSettings()
         self.language = spec.language
-        self.oracle_spec = spec
+        self.spec = spec
         self.num_low_level = low.num_ids
         self.low_tokens = jax.device_put(low.all_tokens)
-        drawn = instructions_of_levels(spec, NUM_LEVELS) if learns else np.zeros(0, np.int32)
-        self.level_instructions = jax.device_put(drawn)
-        self.num_different = np.unique(drawn).size
+
+        self.level_instructions = None if levels is None else jax.device_put(levels)
+        self.num_different = 0 if levels is None else np.unique(levels).size
+
+    def ready_to_learn(self) -> "LearnedRelevance":
+        return LearnedRelevance(
+            self.spec,
+            self.settings,
+            self.low_level,
+            measure_unsolved=self.measure_unsolved,
+            levels=instructions_of_levels(self.spec, NUM_LEVELS),
+        )
+
+    @property
+    def levels(self) -> Int32[Array, " K"]:
+        """The instructions of levels, which `ready_to_learn` draws."""
+        assert self.level_instructions is not None
+        return self.level_instructions
 
     def init(self, *, key: PRNGKeyArray) -> RelevanceLearner:
         """A learner trained until it calls everything relevant to the instructions of levels."""
@@ -188,7 +207,7 @@ class LearnedRelevance(AbstractRelevance):
         network_key, draw_key, train_key = jax.random.split(key, 3)
         learner = relevance_training.start(relevance_classifier(settings.network, key=network_key))
         ids = self.draw_initial(key=draw_key)
-        different = jnp.unique(self.level_instructions, size=self.num_different)
+        different = jnp.unique(self.levels, size=self.num_different)
         data = Decompositions(
             tokens=self.language.tokens(ids),
             relevant=jnp.ones((ids.size, self.num_low_level), bool),
@@ -214,12 +233,12 @@ class LearnedRelevance(AbstractRelevance):
         """The instructions of initial training: the first different ones of levels in random order,
         so that frequent ones are drawn more probably."""
         count = min(self.settings.initial_instructions, self.num_different)
-        shuffled = jax.random.permutation(key, self.level_instructions)
+        shuffled = jax.random.permutation(key, self.levels)
         _, first = jnp.unique(shuffled, return_index=True, size=self.num_different)
         return shuffled[jnp.sort(first)[:count]]
 
     def start_problems(self, state: RelevanceLearner) -> dict[str, Bool[Array, ""]]:
-        called = self.log_probability(state, self.level_instructions) > LOG_HALF
+        called = self.log_probability(state, self.levels) > LOG_HALF
         return {START_PROBLEM: ~called.all()}
 
     def relevant(
@@ -246,7 +265,7 @@ class LearnedRelevance(AbstractRelevance):
         def update(learner: RelevanceLearner) -> tuple[RelevanceLearner, Measurements]:
             learner = learn_from_dataset(
                 self.settings, learner, dataset, self.language.tokens, self.low_tokens, key=key,
-                levels=self.level_instructions,
+                levels=self.levels,
             )  # fmt: skip
             return learner, self.validate(learner, dataset)
 
@@ -266,11 +285,9 @@ class LearnedRelevance(AbstractRelevance):
     ) -> Measurements:
         """Agreement with the oracle on instructions of levels, as on a set with as many relevant as
         irrelevant pairs; with `measure_unsolved` also on those of them that D does not hold."""
-        if self.oracle_spec is None:
-            return {}
-        ids = self.level_instructions[: self.settings.validation_instructions]
+        ids = self.levels[: self.settings.validation_instructions]
         called = self.log_probability(learner, ids) > log_threshold
-        truth = oracle_relevance(self.oracle_spec, ids, self.low_level)
+        truth = oracle_relevance(self.spec, ids, self.low_level)
         recall, false_alarms = _agreement(called, truth)
         precision = recall / jnp.maximum(recall + false_alarms, 1e-6)
         one = jnp.ones(())

@@ -16,11 +16,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from ella.errors import InputError
 from ella.networks.actor_critic import ActorCritic, act
 from ella.networks.linear import Linear
 from ella.training.policy import Policy
 from ella.world.environment import make
-from ella.world.tasks import TaskSpec
+from ella.world.tasks import TaskSpec, find
 
 logger = logging.getLogger(__name__)
 
@@ -48,21 +49,21 @@ class Switch:
 
 
 def with_switch(
-    policy: Policy, task: TaskSpec, *, levels: int = LEVELS, steps: int = STEPS, seed: int = 0
-) -> Policy | None:
+    policy: Policy, task: str | TaskSpec, *, levels: int = LEVELS, steps: int = STEPS, seed: int = 0
+) -> Policy:
     """A policy of single clauses as one of two, its switch fitted to its own successes on the
-    single clauses of a task. None, with a warning, if it has too few of them."""
+    single clauses of a task: save it, and start training from it."""
     logger.info("fitting the switch between clauses to %d missions of one clause", levels)
     keys = jax.random.split(jax.random.key(seed))
-    single = replace(task, form="single", max_steps=None)
+    spec = find(task) if isinstance(task, str) else task
+    single = replace(spec, form="single", max_steps=None)
     memories, is_done = _play(policy, single, levels, steps, *keys)
     successes = int(is_done.any(axis=0).sum())
     if successes < FEWEST_SUCCESSES:
-        logger.warning(
+        raise InputError(
             f"the agent carries out {successes} of {levels} single clauses, too few to learn from "
-            "when a clause is done: its switch starts untrained"
+            "when a clause is done; train it on single clauses first"
         )
-        return None
     switch = fitted(memories, is_done)
     logger.info("it moves on at %.1f%% of the steps after a clause is done", 100 * switch.recall)
     return replace(policy, network=_with_layer(policy.network, switch.layer))

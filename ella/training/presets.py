@@ -1,21 +1,15 @@
 """Named settings to start from. A method's own part of a preset is in the method's file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ella.errors import InputError, unknown_name
+from ella.methods.method import PAPER as PAPER
 from ella.methods.method import Method
-from ella.methods.registry import summed
 from ella.networks.settings import SMALL_NETWORK, NetworkSettings
 from ella.ppo.settings import PPOSettings
-from ella.settings_table import updated
 from ella.training.settings import LogSettings, TrainingSettings, with_method
 
-PAPER = "paper"
-RELEASED = "released"
-"""The released code's: as `paper`, and ELLA's relevance classifier is initialised and trained as
-there."""
 DEFAULT_METHOD = "ppo"
 SMALL_PPO = PPOSettings(
     network=SMALL_NETWORK,
@@ -49,7 +43,7 @@ WIDE_PPO = PPOSettings(
 
 PRESETS = {
     PAPER: TrainingSettings(),
-    RELEASED: TrainingSettings(),
+    "released": TrainingSettings(),
     "onehot": TrainingSettings(
         ppo=PPOSettings(network=NetworkSettings(variant="onehot"), unroll=20)
     ),
@@ -95,15 +89,15 @@ def start(
     seed: int = 0,
     also: Sequence[str] = (),
 ) -> TrainingSettings:
-    """A preset with a method, given by name or with its settings, and what else is given. What a
-    method's settings leave at their defaults is the preset's."""
+    """A preset with a method, and what else is given. A method given by name has the preset's
+    settings; one given with its settings is taken as it is (`Method.preset` begins with the
+    preset's)."""
     if isinstance(method, type):
         raise InputError(f"method is the class {method.__name__}; give {method.__name__}()")
     if isinstance(method, str):
         settings = find(preset, method)
     else:
-        parts = tuple(_with_preset(part, preset) for part in method.parts)
-        settings = replace(find(preset), method=summed(parts))
+        settings = replace(find(preset), method=method)
     return replace(
         settings,
         frames=settings.frames if frames is None else frames,
@@ -114,22 +108,3 @@ def start(
         seed=seed,
         also=tuple(also) or settings.also,
     )
-
-
-def _with_preset(method: Method, preset: str) -> Method:
-    table = method.presets.get(preset)
-    if not table:
-        return method
-    return updated(method, _left_at_default(method, type(method)(), table), where=preset)
-
-
-def _left_at_default(given: Any, plain: Any, table: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a preset's table for what `given` has in common with the defaults, `plain`."""
-    kept: dict[str, Any] = {}
-    for name, value in table.items():
-        ours, default = getattr(given, name), getattr(plain, name)
-        if isinstance(value, Mapping):
-            kept[name] = _left_at_default(ours, default, value)
-        elif ours == default:
-            kept[name] = value
-    return kept

@@ -16,6 +16,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from ella.compilation import jit_for_one_call, training_options
 from ella.garbage_collection import rarely_collected
 from ella.measurement import Measurements
+from ella.random_streams import Stream, stream_key
 
 SEED_AXIS = "seed"
 
@@ -255,9 +256,9 @@ def _placed(sharding: NamedSharding, leaf: Any) -> jax.Array:
 
 def training_key(seed: jax.Array) -> PRNGKeyArray:
     """The random stream a seed trains with."""
-    return jax.random.fold_in(jax.random.key(seed), 0)
+    return stream_key(seed, Stream.TRAINING)
 
 
 def held_out_key(seed: int) -> PRNGKeyArray:
-    """A random stream that no training of any seed draws from: levels for evaluation."""
-    return jax.random.fold_in(jax.random.key(np.uint32(seed)), 1)
+    """A random stream that nothing else of any seed draws from: levels for evaluation."""
+    return stream_key(np.uint32(seed), Stream.EVALUATION)

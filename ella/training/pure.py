@@ -41,7 +41,9 @@ def training_function(
 
     The function takes (key, numbers): `numbers` are numeric settings in place of the given ones,
     by dotted name; `vmap` over them is a sweep. It returns the train state at the end and the mean
-    of every measurement since the log line before. The offline stage runs here, once.
+    of every measurement since the log line before. The offline stage runs here, once. Of a seed
+    whose start `ella.train` refuses, such as relevance that does not begin with everything
+    relevant, every metric is NaN but `start_refused`, which is 1 there and 0 elsewhere.
 
         train = training_function("unlock-maze", ella.ELLA(), frames=1_000_000)
         keys = jax.random.split(jax.random.key(0), 8)
@@ -104,7 +106,12 @@ def _train_one(
         return state, means
 
     lines = jnp.arange(-(-settings.iterations // every), dtype=jnp.int32)
-    return jax.lax.scan(log_line, state, lines)
+    trained, metrics = jax.lax.scan(log_line, state, lines)
+    if problems := shaper.start_problems(state.shaper):
+        refused = jnp.stack(list(problems.values())).any()
+        metrics = {name: jnp.where(refused, jnp.nan, mean) for name, mean in metrics.items()}
+        metrics["start_refused"] = jnp.full(lines.shape, refused, jnp.float32)
+    return trained, metrics
 
 
 def _with_settings(

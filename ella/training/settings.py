@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ella.errors import InputError, unknown_name
-from ella.methods.method import Method
+from ella.methods.method import PAPER, Method
 from ella.methods.ppo import PPO
 from ella.methods.registry import all_methods, classes_of, summed
 from ella.ppo.settings import CurriculumSettings, PPOSettings
@@ -73,7 +73,7 @@ class TrainingSettings:
     weight 1. The agent is evaluated on the trained task alone."""
     start_from: str | None = None
     """A run, a policy file or agent:NAME: every seed starts from that agent's network, not from a
-    new one. The networks' settings must be the same, but clauses may be more."""
+    new one. The networks' settings must be the same."""
     ppo: PPOSettings = field(default_factory=PPOSettings)
     """The learner."""
     curriculum: CurriculumSettings = field(default_factory=CurriculumSettings)
@@ -166,17 +166,12 @@ def from_table(
     return replace(settings, method=summed(parts))
 
 
-def with_method(settings: TrainingSettings, name: str, preset: str = "") -> TrainingSettings:
+def with_method(settings: TrainingSettings, name: str, preset: str = PAPER) -> TrainingSettings:
     """The settings with the method of that name; parts it had already keep their settings, the
     others start from the preset's."""
     before = {part.name: part for part in settings.method.parts}
     parts = tuple(
-        before.get(part_name) or method_of_preset(part_class, preset)
+        before.get(part_name) or part_class.preset(preset)
         for part_name, part_class in classes_of(name).items()
     )
     return replace(settings, method=summed(parts))
-
-
-def method_of_preset(method: type[Method], preset: str) -> Method:
-    """A method's settings in a preset."""
-    return updated(method(), method.presets.get(preset, {}), where=f"preset {preset}")

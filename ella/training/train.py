@@ -84,8 +84,8 @@ def train(
 
     Args:
         task: Name of a task, or any row of data.
-        method: Reward shaping: `ella.ELLA(bonus=0.25)`, a sum of two, or a name. What is left at
-            its default is the preset's.
+        method: Reward shaping: a name, with the preset's settings, or a method with its own,
+            `ella.ELLA(bonus=0.25)` or `ella.ELLA.preset("small", bonus=0.25)`, or a sum.
         seeds: Agents, each from its own random seed.
         frames: Environment steps of each seed, rounded up to whole iterations; by default the
             preset's.
@@ -151,7 +151,7 @@ def train_settings(
     program.compile_in_turn()
     states = program.start()
     if start_from is not None:
-        states = started_from(program, states, start_from, spec, settings.ppo.network)
+        states = started_from(program, states, start_from)
     check_start(program.shapers, states, [settings.seed_numbers])
     program.compile()
     goal = Goal.of(spec, settings)

@@ -20,7 +20,7 @@ from ella.world import levels
 from ella.world.encoding import WALL_CELL
 from ella.world.language import LanguageUnion
 from ella.world.state import State
-from ella.world.tasks import TaskSpec, find
+from ella.world.tasks import TaskSpec
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,10 @@ class Mixture:
     def name(self) -> str:
         """The target's."""
         return self.target.name
+
+    def find(self, name: str) -> TaskSpec:
+        """As the target's."""
+        return self.target.find(name)
 
     @property
     def width(self) -> int:
@@ -87,7 +91,7 @@ def with_also(target: TaskSpec, also: Sequence[str]) -> Task:
     if not also:
         return target
     named = [word.partition(":") for word in also]
-    parts = tuple(find(name) for name, _, _ in named)
+    parts = tuple(target.find(name) for name, _, _ in named)
     weights = tuple(_weight(weight, word) for (_, _, weight), word in zip(named, also, strict=True))
     return Mixture((target, *parts), (1.0, *weights))
 

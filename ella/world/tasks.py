@@ -5,13 +5,13 @@ An installed package offers tasks by entry points of the group `ella.tasks`, eac
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import entry_points
 from typing import Any
 
 from ella.errors import InputError, unknown_name
-from ella.settings_table import updated
+from ella.settings_table import NOT_WRITTEN, updated
 from ella.world.language import Language
 
 ACTION_KINDS = ("goto", "open", "pickup", "putnext")
@@ -54,6 +54,8 @@ class TaskSpec:
     two navigations and every other clause one."""
     low_level: str | None = None
     """The task whose instructions support this one (the paper's G_l)."""
+    brought: tuple["TaskSpec", ...] = field(default=(), metadata={NOT_WRITTEN: True})
+    """Tasks that this one's run names and that are not known by those names here."""
 
     def __post_init__(self) -> None:
         if isinstance(self.kinds, str):
@@ -120,6 +122,10 @@ class TaskSpec:
                 f"task '{self.name}': {objects} objects do not fit into {max(free, 0)} free cells; "
                 "use fewer distractors or larger rooms"
             )
+
+    def find(self, name: str) -> "TaskSpec":
+        """The task that this one's run calls so: one it brings, or one known by name."""
+        return next((task for task in self.brought if task.name == name), None) or find(name)
 
     @property
     def width(self) -> int:

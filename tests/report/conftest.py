@@ -17,7 +17,15 @@ def write_run():
     """Writes a run whose seeds rise linearly from 0 to full success, each a bit later."""
 
     def write(
-        folder, *, task="goto-room", lines=20, until=0.5, versions=None, together=(), **settings
+        folder,
+        *,
+        task="goto-room",
+        lines=20,
+        until=0.5,
+        versions=None,
+        together=(),
+        measured=(),
+        **settings,
     ):
         chosen = from_table({"seeds": 3, "frames": 1_000_000, **settings}, where="test")
         folder.mkdir(parents=True)
@@ -30,7 +38,8 @@ def write_run():
             **({"trained_together_with": list(together)} if together else {}),
         }
         (folder / "run.json").write_text(json.dumps(provenance))
-        extra = ("decomposition_size", "relevance_accuracy") if "ella" in chosen.method.name else ()
+        is_ella = "ella" in chosen.method.name
+        extra = (*measured, *("decomposition_size", "relevance_accuracy") * is_ella)
         names = ("success_rate", "episodes", *extra)
         file = MetricsFile(folder, names, chosen.seed_numbers)
         file.start(0, 1)

@@ -145,6 +145,16 @@ def test_methods_are_shown_by_their_labels(write_run, tmp_path):
     assert "goto-room, ELLA + RIDE (ella+ride)" in page
 
 
+def test_a_sum_is_one_method_whichever_way_round_it_was_written(write_run, tmp_path):
+    write_run(tmp_path / "one", method="ella+ride")
+    other = write_run(tmp_path / "other", method="ella+ride", seed=3)
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "method": "ride+ella"}))
+    (group,) = summarise([tmp_path]).groups
+    assert group.label == "ELLA + RIDE"
+    assert len(group.seeds) == 6
+
+
 def test_options_of_other_methods_do_not_matter(write_run, tmp_path):
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", seed=3, learn={"coefficient": 7.0})

@@ -1,11 +1,15 @@
 """Run folders in every state: what is said about them, and what is still used."""
 
 import json
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from ella.errors import InputError
+from ella.methods import registry
+from ella.methods.method import Column, Panels
+from ella.methods.ppo import PPO
 from ella.report import runs as run_reading
 from ella.report.groups import area
 from ella.report.page import render
@@ -378,3 +382,23 @@ def test_numbers_are_of_log_lines_whatever_the_windows_of_the_drawing(write_run,
     # Rising by a tenth a line until 1 at half of the frames; flat before the first line.
     first_seed = area(alone.group, 1_000_000)[0]
     assert first_seed == pytest.approx(0.05 * 0.1 + 0.45 * (0.1 + 1) / 2 + 0.5)
+
+
+def test_the_report_draws_the_panels_of_a_method_that_was_registered_later(
+    monkeypatch, write_run, tmp_path
+):
+    monkeypatch.setattr(registry, "_METHODS", registry.all_methods())
+
+    @registry.register
+    @dataclass(frozen=True)
+    class Late(PPO):
+        name = "late"
+        label = "Late"
+        order = 200
+        panels = Panels("Lateness", "lateness", "How late.", (Column("lateness", "lateness"),))
+
+    write_run(tmp_path / "late", method="late", measured=("lateness",))
+    summary = summarise([tmp_path])
+    (group,) = summary.groups
+    assert set(group.measures) == {"success_rate", "lateness"}
+    assert "How late." in render(summary)

@@ -8,7 +8,14 @@ import pytest
 from ella.array_file import named_arrays, save_arrays
 from ella.durable_files import UNFINISHED
 from ella.errors import InputError
-from ella.runs.checkpoint import CheckpointStore, fingerprint
+from ella.methods.ride import RIDE
+from ella.runs.checkpoint import CheckpointStore
+from ella.runs.config_file import read_run, write_config
+from ella.runs.stores import checkpoint_store
+from ella.training.settings import TrainingSettings
+from ella.world.tasks import find
+
+SETTINGS = {"method": "ppo", "ppo.epochs": 4, "also": ["goto-room"]}
 
 
 def a_state(scale: float = 1.0) -> dict:
@@ -38,7 +45,7 @@ def assert_same(left, right):
 
 @pytest.fixture
 def store(tmp_path):
-    return CheckpointStore(tmp_path / "checkpoints", "abc", keep=2)
+    return CheckpointStore(tmp_path / "checkpoints", SETTINGS, keep=2)
 
 
 def test_every_dtype_and_random_key_comes_back_bit_for_bit(store):
@@ -101,8 +108,9 @@ def test_what_a_killed_process_left_is_neither_used_nor_kept(store):
 
 def test_other_settings_formats_and_shapes_are_refused(store):
     path = store.save(a_state(), 1)
-    with pytest.raises(InputError, match="other settings"):
-        CheckpointStore(store.directory, "xyz").restore_newest(a_state())
+    other = CheckpointStore(store.directory, {**SETTINGS, "ppo.epochs": 3})
+    with pytest.raises(InputError, match=r"other settings \(ppo.epochs 4 instead of 3\)"):
+        other.restore_newest(a_state())
     with pytest.raises(InputError, match=r"other names or sizes \(cells is uint8\[4\]"):
         store.restore_newest({**a_state(), "cells": jnp.zeros(5, jnp.uint8)})
     save_arrays(path, named_arrays(a_state()), kind="checkpoint", version=99, table={})
@@ -119,7 +127,20 @@ def test_a_checkpoint_of_the_first_format_is_one_line(store):
         store.restore_newest(a_state())
 
 
-def test_a_fingerprint_depends_on_every_setting_but_not_on_their_order():
-    settings = {"a": 1, "b": [1.5, None]}
-    assert fingerprint(settings) == fingerprint(dict(reversed(settings.items())))
-    assert fingerprint({**settings, "a": 2}) != fingerprint(settings)
+def test_settings_that_versions_add_or_drop_do_not_matter(store):
+    store.save(a_state(), 1)
+    for settings in ({"method": "ppo"}, {**SETTINGS, "ppo.new": 1}):
+        assert CheckpointStore(store.directory, settings).restore_newest(a_state()) is not None
+
+
+def test_a_run_can_be_resumed_after_a_default_has_changed(tmp_path, monkeypatch):
+    spec = find("goto-room")
+    write_config(tmp_path, spec, TrainingSettings(method=RIDE()))
+    checkpoint_store(tmp_path, *read_run(tmp_path)).save(a_state(), 1)
+    make, before = RIDE.__init__, RIDE().decay
+    defaults = tuple(0.5 if value == before else value for value in make.__defaults__)
+    monkeypatch.setattr(make, "__defaults__", defaults)
+    assert RIDE().decay == 0.5
+    found, settings = read_run(tmp_path)
+    assert settings.method.decay == before
+    assert checkpoint_store(tmp_path, found, settings).restore_newest(a_state()).iteration == 1

@@ -38,7 +38,8 @@ STEPS, ENVS, UPDATES = 4, 64, 8
 
 def judge(**changes) -> BelievedRelevance:
     settings = replace(SETTINGS, **changes)
-    return BelievedRelevance(LearnedRelevance(SPEC, settings, LOW, measure_unsolved=True))
+    learned = LearnedRelevance(SPEC, settings, LOW, measure_unsolved=True)
+    return BelievedRelevance(learned).ready_to_learn()
 
 
 def ends(solved: np.ndarray, seed: int) -> EpisodeEnds:

@@ -12,6 +12,7 @@ import pytest
 from ella.episodes.explanation import explain
 from ella.errors import InputError
 from ella.networks.settings import RelevanceNetworkSettings
+from ella.shaping import relevance as relevance_module
 from ella.shaping import relevance_dataset
 from ella.shaping.beliefs import BelievedRelevance
 from ella.shaping.ella import EllaState, EpisodeLedger, ella_shaper
@@ -33,8 +34,7 @@ IDS = jnp.arange(SPEC.language.num_ids, dtype=jnp.int32)
 
 @cache
 def relevance_by(training: RelevanceTrainingSettings) -> LearnedRelevance:
-    """Not a constant: it draws levels, which would hold up every process that collects tests."""
-    return LearnedRelevance(SPEC, RelevanceSettings(NETWORK, training))
+    return LearnedRelevance(SPEC, RelevanceSettings(NETWORK, training)).ready_to_learn()
 
 
 @jax.jit
@@ -188,7 +188,7 @@ SEQUENCE_KINDS = {
 )
 def test_everything_is_relevant_at_first_to_every_kind_of_mission(task, kinds):
     spec = find(task)
-    relevance = LearnedRelevance(spec)
+    relevance = LearnedRelevance(spec).ready_to_learn()
     missions = missions_of_fresh_levels(spec)
     assert missions.keys() == kinds
     everything = jnp.asarray(np.concatenate(list(missions.values())))
@@ -208,7 +208,7 @@ def test_everything_is_relevant_at_first_to_every_kind_of_mission(task, kinds):
 
 def test_initial_training_and_validation_see_the_missions_of_levels():
     spec = find("combo-maze")
-    relevance = LearnedRelevance(spec, RelevanceSettings(NETWORK, FAST))
+    relevance = LearnedRelevance(spec, RelevanceSettings(NETWORK, FAST)).ready_to_learn()
     drawn = np.asarray(relevance.draw_initial(key=jax.random.key(0)))
     assert drawn.shape == np.unique(drawn).shape == (100,)
     # Of the language's instructions 42 in 1482 are not put-next missions, of levels two thirds.
@@ -220,6 +220,22 @@ def test_initial_training_and_validation_see_the_missions_of_levels():
     assert share == pytest.approx(1 / 3, abs=0.1)
 
 
+def test_levels_are_drawn_only_for_learning(monkeypatch):
+    drawn = []
+
+    def instructions(spec, count):
+        drawn.append(spec)
+        return np.zeros(count, np.int32)
+
+    monkeypatch.setattr(relevance_module, "instructions_of_levels", instructions)
+    plain = LearnedRelevance(SPEC, RelevanceSettings(NETWORK, FAST))
+    for judge in (plain, BelievedRelevance(plain)):
+        judge.state_shapes()
+        assert not drawn
+        judge.ready_to_learn()
+        assert drawn.pop() == SPEC
+
+
 def test_few_different_missions_are_all_drawn():
     drawn = relevance_by(FAST).draw_initial(key=jax.random.key(0))
     np.testing.assert_array_equal(np.sort(drawn), IDS)
@@ -228,7 +244,7 @@ def test_few_different_missions_are_all_drawn():
 @pytest.mark.thorough
 def test_a_start_that_does_not_get_there_is_a_problem():
     once = RelevanceSettings(NETWORK, replace(FAST, max_initial_steps=1), max_initial_rounds=1)
-    relevance = LearnedRelevance(SPEC, once)
+    relevance = LearnedRelevance(SPEC, once).ready_to_learn()
     state = jax.jit(lambda key: relevance.init(key=key))(jax.random.key(0))
     ((line, applies),) = relevance.start_problems(state).items()
     assert applies
@@ -239,7 +255,7 @@ def test_a_start_that_does_not_get_there_is_a_problem():
     ("frames", "paid"), [(0, 0), (1, 1), (128, 2), (129, 3)], ids=lambda value: str(value)
 )
 def test_everything_is_paid_for_in_the_first_frames_of_a_seed(frames, paid):
-    relevance = LearnedRelevance(SPEC, RelevanceSettings(everything_frames=frames), learns=False)
+    relevance = LearnedRelevance(SPEC, RelevanceSettings(everything_frames=frames))
     for judge in (relevance, BelievedRelevance(relevance)):
         found = judge.pays_everything(jnp.arange(5), 64)
         assert found.tolist() == [True] * paid + [False] * (5 - paid)

@@ -84,7 +84,7 @@ def test_a_learned_judge_pays_for_everything_as_long_as_it_is_asked_to(tmp_path,
     assert len(found.paid_for) == paid
 
 
-@pytest.mark.parametrize(("frames", "paid"), [(2_000_000, 36), (10_000_000, 2)])
+@pytest.mark.parametrize(("frames", "paid"), [(2_000_000, 36), (10_000_000, 2), (3 * 10**9, 2)])
 def test_an_oracle_pays_for_everything_as_long_as_it_did_in_training(tmp_path, frames, paid):
     learned = exported(tmp_path, ELLAOracle(after_frames=2_500_000), frames)
     found = explain(SPEC, learned.shaper, learned.state, "open the red door")

@@ -1,5 +1,7 @@
 """An agent's own successes tell it when a clause is done."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,10 +9,12 @@ import numpy as np
 import pytest
 from tiny_runs import TINY
 
+from ella.errors import InputError
 from ella.networks.actor_critic import ActorCritic
 from ella.runs.policies import load_policy
 from ella.training.clause_switch import EARLY, fitted, with_switch
 from ella.training.policy import Policy
+from ella.training.warm_start import check_fits
 from ella.world.tasks import find
 
 
@@ -40,11 +44,11 @@ def test_it_moves_on_after_a_clause_and_rarely_before():
 
 
 @pytest.mark.thorough
-def test_an_agent_without_successes_is_warned_of(caplog):
+def test_an_agent_without_successes_is_refused():
     network = eqx.filter_jit(lambda key: ActorCritic(TINY.ppo.network, key=key))(jax.random.key(9))
     policy = Policy(find("goto-small"), network, network.initial_statistics(), 0, 0)
-    assert with_switch(policy, find("sequence-room"), levels=8, steps=4) is None
-    assert "of 8 single clauses, too few" in caplog.text
+    with pytest.raises(InputError, match="of 8 single clauses, too few"):
+        with_switch(policy, "sequence-room", levels=8, steps=4)
 
 
 @pytest.mark.thorough
@@ -52,9 +56,9 @@ def test_an_agent_of_single_clauses_gets_a_switch_that_knows_when_it_is_done(cap
     caplog.set_level("INFO", "ella")
     policy = load_policy("agent:putnext-maze")
     switched = with_switch(policy, find("sequence-maze"), levels=96, steps=48)
-    assert switched is not None
     assert switched.network.config.clauses == 2
     assert switched.network.switch is not None
+    check_fits(switched, replace(policy.network.config, clauses=2))
     share = float(caplog.messages[-1].split()[4].rstrip("%"))
     assert share > 50
     ours, theirs = (jax.tree.leaves(one.network) for one in (policy, switched))

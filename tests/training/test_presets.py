@@ -5,23 +5,33 @@ from dataclasses import replace
 import pytest
 
 import ella
+from ella.errors import InputError
+from ella.methods.method import PRESETS as PRESET_NAMES
 from ella.methods.registry import find as find_method
-from ella.training import presets
+from ella.offline.settings import TerminationTrainingSettings
 from ella.training.presets import PRESETS, start
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", ["ppo", "ella", "ella-solvent", "learn", "ella+ride"])
-def test_settings_at_their_defaults_are_the_presets(preset, name):
-    plain = [find_method(part)() for part in name.split("+")]
-    given = sum(plain[1:], plain[0])
-    assert start(preset, given) == start(preset, name)
+def test_a_preset_can_be_built_before_it_is_changed(preset, name):
+    parts = [find_method(part).preset(preset) for part in name.split("+")]
+    assert start(preset, sum(parts[1:], parts[0])) == start(preset, name)
 
 
-def test_what_is_given_stays_beside_the_preset():
+def test_every_preset_has_a_name_that_methods_know():
+    assert tuple(PRESETS) == PRESET_NAMES
+    with pytest.raises(InputError, match="unknown preset 'smal'; did you mean small"):
+        ella.ELLA.preset("smal")
+
+
+def test_an_explicit_setting_wins_over_the_preset():
+    """Also one that is the default."""
     named = start("laptop", "ella").method
-    assert start("laptop", ella.ELLA(bonus=0.25)).method == replace(named, bonus=0.25)
-    termination = replace(ella.ELLA().termination, episodes=77)
-    found = start("small", ella.ELLA(termination=termination)).method.termination
-    expected = presets.find("small", "ella").method.termination
-    assert found == replace(expected, episodes=77)
+    assert named.bonus == 0.5
+    assert ella.ELLA.preset("laptop", bonus=None) == replace(named, bonus=None)
+    termination = TerminationTrainingSettings(episodes=15_000)
+    chosen = ella.ELLA.preset("small", termination=termination)
+    assert chosen == replace(start("small", "ella").method, termination=termination)
+    for method in (chosen, ella.ELLA(termination=termination), ella.ELLA() + ella.RIDE()):
+        assert start("small", method).method == method

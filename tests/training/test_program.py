@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from ella.random_streams import Stream, stream_key
 from ella.training.program import SeedProgram, held_out_key, seed_mesh, training_key
 
 SCRIPT = """
@@ -77,9 +78,27 @@ def test_only_devices_that_divide_the_seeds_are_used(seeds, devices, used):
     assert seed_mesh(seeds, jax.devices() * devices).size == used
 
 
+def numbers(key) -> tuple[int, ...]:
+    return tuple(jax.random.key_data(key).tolist())
+
+
 def test_evaluation_draws_from_another_stream_than_any_training():
     keys = [training_key(seed) for seed in range(50)] + [held_out_key(seed) for seed in range(50)]
-    assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 100
+    assert len({numbers(key) for key in keys}) == 100
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_evaluation_shares_no_key_with_what_else_is_drawn_from_its_seed(seed):
+    """Offline stages and the fit of a switch split the seed's key up to three times."""
+    levels, actions = jax.random.split(held_out_key(seed))
+    evaluation = [held_out_key(seed), levels, actions]
+    evaluation += [jax.random.fold_in(levels, batch) for batch in range(4)]
+    used, newest = [], [jax.random.key(seed)]
+    for _ in range(4):
+        newest = [one for key in newest for one in jax.random.split(key, 4)]
+        used += newest
+    used += [stream_key(seed, stream) for stream in Stream if stream != Stream.EVALUATION]
+    assert not {numbers(key) for key in evaluation} & {numbers(key) for key in used}
 
 
 def test_weights_of_new_networks_and_of_files_make_one_program():

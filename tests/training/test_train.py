@@ -160,6 +160,31 @@ def test_the_pure_function_of_a_sum_of_methods_trains_as_the_program_for_any_num
     np.testing.assert_allclose(metrics["bonus"], [[0, 0], [0, 0], paid], rtol=1e-3, atol=1e-6)
 
 
+class DearShaper(RentShaper):
+    def start_problems(self, state):
+        return {"the rent is too high": jnp.asarray(self.rent) > 1, "unfurnished": state < 0}
+
+
+@dataclass(frozen=True)
+class Dear(Rent):
+    name: ClassVar[str] = "dear"
+
+    def build(self, context):
+        return DearShaper(self.rent)
+
+
+@pytest.mark.slow
+def test_the_pure_function_measures_nothing_of_a_start_that_training_refuses():
+    with pytest.raises(InputError, match="seed 0: the rent is too high"):
+        ella.train("goto-small", Dear(rent=2.0), **TINY_TRAINING)
+    train = ella.training_function("goto-small", Dear(), **TINY_TRAINING)
+    numbers = {"dear.rent": jnp.array([0.01, 2.0])}
+    metrics = jax.jit(jax.vmap(train, in_axes=(None, 0)))(training_key(0), numbers)[1]
+    np.testing.assert_array_equal(metrics.pop("start_refused"), [[0, 0], [1, 1]])
+    assert np.isfinite(metrics["loss"][0]).all()
+    assert all(np.isnan(metric[1]).all() for metric in metrics.values())
+
+
 @jax.jit
 def drawn_network(key: jax.Array) -> ActorCritic:
     """The network of a seed before training."""

@@ -37,21 +37,16 @@ def weights(tree) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.thorough
-def test_every_seed_starts_from_the_agent_with_a_new_switch(agent):
+def test_every_seed_starts_from_the_agent(agent):
     policy = load_policy(agent)
-    ppo = replace(TINY.ppo, network=CLAUSES)
-    settings = replace(TINY, ppo=ppo).resolved(find("goto-small"))
+    settings = TINY.resolved(find("goto-small"))
     env = training_environment(find("goto-small"), settings)
     shaper = build_shaper(find("goto-small"), settings)
     program = make_program(settings, env, sweeps_of([shaper], [settings.seed_numbers]))
     program.prepare()
-    first = program.start()
-    (states,) = started_from(program, first, policy, find("goto-small"), ppo.network)
+    (states,) = started_from(program, program.start(), policy)
     for index in range(2):
         found = weights(jax.tree.map(lambda leaf, i=index: leaf[i], states.network))
-        new = first[0].network.switch
-        np.testing.assert_array_equal(found.pop("switch.weight"), new.weight[index])
-        np.testing.assert_array_equal(found.pop("switch.bias"), new.bias[index])
         wanted = weights(policy.network)
         assert found.keys() == wanted.keys()
         for name, array in wanted.items():
@@ -120,3 +115,5 @@ def test_an_agent_of_another_network_is_refused_with_the_option_to_set(agent):
     check_fits(both, CLAUSES)
     with pytest.raises(InputError, match=r"set --ppo\.network\.clauses 2"):
         check_fits(both, TINY.ppo.network)
+    with pytest.raises(InputError, match=r"clause_switch\.with_switch, and start from"):
+        check_fits(policy, CLAUSES)
