@@ -80,6 +80,21 @@ def mean_of_strata(
     return Interval(value, float(low), float(high))
 
 
+def difference_of_means(
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> Interval:
+    """Mean over strata of the difference of two samples' means, with Welch's interval: samples may
+    differ in size and spread, and are not paired."""
+    sides = [np.asarray(side, np.float64) for pair in pairs for side in pair]
+    value = float(np.mean([left.mean() - right.mean() for left, right in pairs]))
+    sizes = np.array([side.size for side in sides])
+    if sizes.min() < 2:
+        return Interval(value, *UNBOUNDED)
+    variances = np.array([side.var(ddof=1) for side in sides]) / sizes
+    half_width = welch_half_width(variances / len(pairs) ** 2, sizes)
+    return Interval(value, value - half_width, value + half_width)
+
+
 def welch_half_width(variances: np.ndarray, sizes: np.ndarray) -> float:
     """Half the width of the Student-t interval of a sum of independent estimates, by the variance
     of each and the number of values (two or more) it was estimated from."""

@@ -102,16 +102,6 @@ def area(group: Group, until: float) -> np.ndarray:
     return np.array(areas)
 
 
-def paired_differences(group: Group, other: Group, until: float) -> np.ndarray:
-    """Areas of `group` less those of `other`, one for each seed that both have."""
-    ours, theirs = (
-        {seed: value for seed, value in zip(one.seeds, area(one, until), strict=True)}
-        for one in (group, other)
-    )
-    found = np.array([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
-    return found[~np.isnan(found)]
-
-
 def group_runs(runs: Sequence[Run]) -> tuple[list[Group], list[Group], list[str]]:
     """Runs of one task and one label together, on the task's windows: as they are drawn, and as
     they are compared; and warnings."""

@@ -266,8 +266,8 @@ def _numbers(summary: Summary) -> str:
     )
     if summary.baseline:
         about += (
-            f"Area {MINUS} {baseline}: difference in percentage points, paired by seed, "
-            f"with a 95 % Student-t interval. {_verdicts(summary)} Ratio: frames of {baseline} "
+            f"Area {MINUS} {baseline}: difference in percentage points, with Welch's 95 % "
+            f"interval. {_verdicts(summary)} Ratio: frames of {baseline} "
             "over frames of the method, with a 95 % Welch-t interval of its logarithm; bold where "
             "the interval excludes 1, in brackets where both sides are only bounds."
         )
@@ -370,7 +370,7 @@ def _across(summary: Summary, charts: list[dict[str, Any]]) -> str:
     about = (
         "Probability of improvement: that a seed of the method beats a seed of the baseline on the "
         "same task, averaged over the tasks both have, with Newcombe's 95 % interval. Area: mean "
-        f"of the tasks' differences, paired by seed, with a 95 % Student-t interval. "
+        f"of the tasks' differences, with Welch's 95 % interval. "
         f"{_verdicts(summary)} Interquartile means have expanded bootstrap intervals stratified by "
         f"task, which can cover less than 95 % with fewer than {ENOUGH_SEEDS} seeds a task; shares "
         "of runs have exact ones."

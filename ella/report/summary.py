@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ella.errors import InputError, unknown_name
-from ella.intervals import SHARE, Interval, mean_of_strata, student_t
+from ella.intervals import SHARE, Interval, difference_of_means, student_t
 from ella.report import statistics
 from ella.report.artefacts import Artefacts, collect
 from ella.report.groups import (
@@ -17,7 +17,6 @@ from ella.report.groups import (
     area,
     final_success,
     group_runs,
-    paired_differences,
     success_alone,
 )
 from ella.report.method_styles import baseline, method_label
@@ -36,7 +35,7 @@ DIFFERENCE = (-1.0, 1.0)
 
 @dataclass(frozen=True)
 class AreaDifference:
-    """How much the area of a method exceeds that of the baseline, seed by seed."""
+    """How much the area of a method exceeds that of the baseline."""
 
     interval: Interval
     verdict: Verdict
@@ -50,7 +49,7 @@ class GroupResult:
     final: Interval
     area: Interval
     difference: AreaDifference | None
-    """From the baseline; None without one, or without seeds in common."""
+    """From the baseline; None without one."""
     reached: tuple[np.ndarray, ...]
     """Per threshold float[seeds]: frames until it; infinite if never."""
     ratios: tuple[Ratio | None, ...]
@@ -151,11 +150,12 @@ class Summary:
             theirs = statistics.frames_to_reach(against.frames, against.success, threshold)
             budgets = (min(against.ends), min(group.ends))
             ratios.append(statistics.frames_ratio(theirs, mine, budgets))
-        pairs = [] if against is None else [paired_differences(group, against, until)]
+        areas = _known(area(group, until))
+        pairs = [] if against is None else [(areas, _known(area(against, until)))]
         return GroupResult(
             group,
             student_t(_known(final_success(group, until)), SHARE),
-            student_t(_known(area(group, until)), SHARE),
+            student_t(areas, SHARE),
             self._difference(pairs),
             reached,
             tuple(ratios),
@@ -167,11 +167,13 @@ class Summary:
             },
         )
 
-    def _difference(self, pairs: Scores) -> AreaDifference | None:
-        """Of differences between pairs of seeds, per task."""
-        if not pairs or min(len(task) for task in pairs) == 0:
+    def _difference(self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> AreaDifference | None:
+        """Of two groups' areas, per task."""
+        if not pairs or min(side.size for pair in pairs for side in pair) == 0:
             return None
-        interval = mean_of_strata(pairs, DIFFERENCE)
+        found = difference_of_means(pairs)
+        low, high = np.clip((found.low, found.high), *DIFFERENCE)
+        interval = Interval(found.value, float(low), float(high))
         return AreaDifference(interval, statistics.verdict(interval, self.margin))
 
     @cached_property
@@ -182,21 +184,14 @@ class Summary:
             tasks = self.shared_tasks([label, self.baseline]) if self.baseline else []
             if label == self.baseline or not tasks:
                 continue
-            area_chance, final_chance = (
-                statistics.probability_of_improvement(
-                    self.scores(label, tasks, kind), self.scores(str(self.baseline), tasks, kind)
-                )
+            theirs = str(self.baseline)
+            areas, finals = (
+                (self.scores(label, tasks, kind), self.scores(theirs, tasks, kind))
                 for kind in ("area", "final")
             )
-            pairs = [
-                paired_differences(
-                    self._compared(label, task),
-                    self._compared(str(self.baseline), task),
-                    self.budget(task),
-                )
-                for task in tasks
-            ]
-            difference = self._difference(pairs)
+            area_chance = statistics.probability_of_improvement(*areas)
+            final_chance = statistics.probability_of_improvement(*finals)
+            difference = self._difference(list(zip(*areas, strict=True)))
             found.append(Comparison(label, tuple(tasks), area_chance, final_chance, difference))
         return found
 
