@@ -71,9 +71,9 @@ class HostElla:
             paid for once it is.
         neutralise: Whether a success takes the episode's bonuses back with its last reward.
         solvency: The most a success is charged, as a share of its reward, or of `success_reward`
-            where its reward is not positive; none for no limit, as in the paper. Without a limit a
-            success long after its bonuses owes more than it brings: 30 steps later 1.35 times the
-            bonus with a discount of 0.99, 300 steps later 20 times.
+            where its reward is not positive. None for no limit, as in the paper: a success long
+            after its bonuses can then owe more than it brings, 30 steps later 1.35 times the bonus
+            with a discount of 0.99, 300 steps later 20 times.
         last_state: Whether what a success's last action completed counts among what it completed.
         relevance: The relevance classifier. Its `update_every` is not used, and its `labels` are
             intersections.
@@ -102,7 +102,7 @@ class HostElla:
         discount: float = 0.99,
         recheck: bool = True,
         neutralise: bool = True,
-        solvency: float | None = None,
+        solvency: float | None = 0.5,
         last_state: bool = True,
         relevance: RelevanceSettings | None = None,
         first_update: int = 2_000,
@@ -128,7 +128,8 @@ class HostElla:
                 "labels out of its RelevanceSettings"
             )
         completions = len(low_level) if max_completions is None else max_completions
-        if warning := excess_warning(bonus_share, completions, discount, solution_steps):
+        charged = solvency if neutralise else None
+        if warning := excess_warning(bonus_share, completions, discount, solution_steps, charged):
             logger.warning(warning)
         self.low_level = tuple(low_level)
         self.discount = discount
@@ -242,7 +243,10 @@ class HostElla:
                 state = replace(state, relevance=met)
             self._state = state
         if rewards is None and self._shaper.solvency is not None and success.any():
-            raise InputError("with solvency, a success needs rewards")
+            raise InputError(
+                "a success needs rewards: solvency limits its charge to a share of them (None sets "
+                "no limit)"
+            )
         shown = np.zeros_like(judged)
         if self._shaper.last_state and success.any():
             if last_observations is None:

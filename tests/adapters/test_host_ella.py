@@ -61,8 +61,8 @@ def test_step_by_step_it_pays_what_the_compiled_program_pays():
         num_ids=spec.language.num_ids,
     )
     host = HostElla(
-        told.instructions, told.judge, last_state=False, success_reward=0.5, solvency=0.4,
-        **(SIZES | PAYING | {"bonus_share": 0.2, "max_words": 16}),
+        told.instructions, told.judge, last_state=False, success_reward=0.5,
+        **(SIZES | PAYING | {"bonus_share": 0.2, "max_words": 16, "solvency": 0.4}),
     )  # fmt: skip
     world = ella.make(spec)
     env = ShapedEnv(EllaEnv(spec), host, reward_scale=4.0)
@@ -307,7 +307,7 @@ def test_a_success_without_a_reward_is_charged_by_what_it_is_worth():
 @pytest.mark.parametrize("solvency", [None, pytest.param(0.5, marks=pytest.mark.thorough)])
 def test_a_success_that_owes_more_than_it_brings_is_warned_of_once(solvency, caplog):
     """A bonus of 0.1 is owed 1.39 times over 25 steps later."""
-    host = errands_ella(solvency=solvency)
+    host = errands_ella(solvency=solvency, max_completions=1)
     here, yes, no = standing_at("bakery"), np.ones(1, bool), np.zeros(1, bool)
     for steps, warned in ((10, 0), (25, 1), (25, 1)):
         host.start(1)
@@ -408,19 +408,46 @@ def test_files_that_cannot_be_loaded_are_one_line(tmp_path):
         ({"bonus_share": 0.25, "max_completions": 5, "success_reward": 20.0}, "0.2"),
         ({"bonus_share": 0.1, "solution_steps": 20, "discount": 0.99}, None),
         ({"bonus_share": 0.25, "max_completions": 4}, None),
+        ({"bonus_share": 0.9, "max_completions": 1, "solvency": 0.5}, "0.5"),
+        ({"bonus_share": 0.9, "max_completions": 1, "solvency": 0.5, "neutralise": False}, None),
+        ({"solvency": 0.5}, None),
         ({}, None),
     ],
 )
 def test_a_bonus_beyond_the_bound_is_warned_of(options, bound, caplog):
-    """A failure keeps up to 8 bonuses, a success is worth discount^steps."""
+    """An episode is paid up to 8 bonuses, a success is worth discount^steps."""
     with caplog.at_level(logging.WARNING, "ella"):
-        HostElla(LOW_LEVEL, visited, **(SIZES | options))
+        HostElla(LOW_LEVEL, visited, **(SIZES | {"solvency": None} | options))
     found = [record.getMessage() for record in caplog.records]
     if bound is None:
         assert found == []
     else:
         assert len(found) == 1
         assert f"bonus_share {options['bonus_share']} is beyond {bound}:" in found[0]
+
+
+@pytest.mark.parametrize(("options", "bound"), [({}, 0.25), ({"solvency": None}, 0.5)])
+def test_within_the_bound_no_episode_returns_more_than_a_direct_success(options, bound, caplog):
+    """Two completions, then a success or a failure, without discounting; a direct success returns
+    1. Beyond the bound the success returns more, or without solvency the failure."""
+    yes, succeeds = np.ones(2, bool), np.array([True, False])
+    for share in (bound - 0.01, bound + 0.01):
+        paying = {"bonus_share": share, "discount": 1.0, "max_completions": 2}
+        host = HostElla(LOW_LEVEL, visited, **SIZES, **paying, **options)
+        host.start(2)
+        returned = np.zeros(2)
+        for step, place in enumerate(("bakery", "baron", "baron")):
+            last = yes & (step == 2)
+            rewards = (last & succeeds).astype(float)
+            here = standing_at(place, place)
+            returned += rewards + host.shape(
+                here, ["go"] * 2, yes & (step == 0), last & succeeds, last, rewards=rewards,
+                last_observations=here,
+            )  # fmt: skip
+        beyond = share > bound
+        solvent = host._shaper.solvency is not None
+        assert ((returned > 1.0001) == (beyond & (succeeds == solvent))).all()
+        assert ("is beyond" in caplog.text) == beyond
 
 
 @pytest.mark.parametrize(("success", "why"), [(False, "no episode succeeded"), (True, "2000")])
