@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.adapters.bonus_share import excess_warning
-from ella.adapters.saved_sizes import needed_sizes, with_room
+from ella.adapters.saved_sizes import with_room
 from ella.adapters.sentences import Sentences
 from ella.adapters.update_schedule import UpdateSchedule
 from ella.array_file import (
@@ -42,10 +42,11 @@ Judge = Callable[[Any], np.ndarray]
 """Observations of B environments, as the environments return them, to bool[B, L]: which of the L
 low-level instructions each observation shows carried out."""
 KIND = "HostElla"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 LEAST_WORTH = float(np.finfo(np.float32).tiny)
 """Of a success: the shaper sees one where a reward is above 0, and less than this is 0 in
 float32."""
+IN_NO_TABLE = int(np.iinfo(np.int32).max)
 NEED_REWARDS = ("insolvent_successes", "success_net_reward")
 """Measurements that are left out where a trainer tells successes, but not their rewards."""
 
@@ -143,10 +144,9 @@ class HostElla:
         self._relevance = FreeTextRelevance(
             settings=replace(relevance or RelevanceSettings(), update_every=1),
             vocabulary=vocabulary,
+            num_ids=max_instructions,
             num_low_level=len(self.low_level),
             low_tokens=jnp.asarray(low_tokens),
-            sentences=jnp.asarray(self._sentences.tokens),
-            num_sentences=jnp.zeros((), jnp.int32),
         )
         self._shaper = EllaShaper(
             termination=JudgedTermination(),
@@ -233,15 +233,13 @@ class HostElla:
         success, done = np.asarray(success, bool) & ~idle, np.asarray(done, bool) & ~idle
         if (success & ~done).any():
             raise InputError("a success ends its episode: done must hold wherever success does")
-        ids, new = self._sentences.use(missions)
+        ids, new, rows = self._sentences.use(missions)
         if new:
-            padded = np.full(count, len(self._sentences.tokens), np.int32)
-            padded[: len(new)] = new
-            state = replace(self._state, dataset=_forget(self._state.dataset, padded))
-            if self._updates:
-                met = _meet(self._relevance, state.relevance, ids, self._sentences.tokens[ids])
-                state = replace(state, relevance=met)
-            self._state = state
+            # As many rows whatever is new, so that the program is compiled once.
+            missing = count - len(new)
+            new_ids = np.pad(np.array(new, np.int32), (0, missing), constant_values=IN_NO_TABLE)
+            tokens = np.pad(rows, ((0, missing), (0, 0)))
+            self._state = _meet(self._relevance, self._state, new_ids, tokens)
         if rewards is None and self._shaper.solvency is not None and success.any():
             raise InputError(
                 "a success needs rewards: solvency limits its charge to a share of them (None sets "
@@ -345,7 +343,7 @@ class HostElla:
             "order_of_use": self._sentences.order_of_use,
             "schedule": self._schedule.counts(),
             "updates": self._updates,
-            "max_words": self._sentences.tokens.shape[1],
+            "sizes": self._sentences.sizes,
         }
         with writing_to(Path(path)):
             save_arrays(
@@ -372,38 +370,44 @@ class HostElla:
                 raise ValueError("order_of_use does not name every instruction once")
             updates = int(table["updates"])
             schedule = self._schedule.restored(table["schedule"])
-            words_of_longest = max((len(text.split()) for text in instructions), default=1)
-            max_words = min(int(table.get("max_words", words_of_longest)), words_of_longest)
+            sizes = {name: int(table["sizes"][name]) for name in self._sentences.sizes}
         except InputError:
             raise
         except (DamagedFileError, OSError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is not a file that HostElla.save wrote ({error})") from error
         if tuple(low_level) != self.low_level:
             raise InputError(f"{path} was saved with other low-level instructions")
-        lasting, vocabulary = self._lasting(), self._relevance.vocabulary
-        capacity, longest = self._sentences.tokens.shape
-        needed = needed_sizes(found.arrays) | {"max_words": max_words}
-        given = {"max_instructions": capacity, "max_words": longest, "vocabulary": vocabulary}
+        given, lasting = self._sentences.sizes, self._lasting()
+        longest = max((len(text.split()) for text in instructions), default=1)
+        needed = sizes | {"max_words": min(sizes["max_words"], longest)}
         if small := [name for name in given if given[name] < needed[name]]:
-            sizes = ", ".join(f"{name}={needed[name]}" for name in small)
-            raise InputError(f"{path} was saved with larger sizes; give HostElla at least {sizes}")
+            least = ", ".join(f"{name}={needed[name]}" for name in small)
+            raise InputError(f"{path} was saved with larger sizes; give HostElla at least {least}")
         try:
-            enlarged = with_room(found.arrays, named_arrays(lasting), vocabulary)
+            enlarged = with_room(
+                found.arrays, named_arrays(lasting), sizes["vocabulary"], given["vocabulary"]
+            )
             lasting = replace_arrays(lasting, enlarged)
         except MismatchedArraysError as error:
             raise InputError(
                 f"{path} was saved with another relevance network ({error}); give HostElla the "
                 "RelevanceSettings it was saved with"
             ) from error
-        sentences = Sentences(capacity, longest, vocabulary)
-        sentences.restore(words, instructions, order)
+        sentences = Sentences(**given)
+        tokens = sentences.restore(words, instructions, order)
         self._sentences = sentences
         lasting = jax.tree.map(jnp.asarray, lasting)
+        # Where there is room for more of its words, a sentence is read otherwise.
+        was = lasting["relevance"].sentences[: len(tokens)]
+        changed = np.flatnonzero((tokens != was).any(-1)).astype(np.int32)
+        relevance = self._relevance.meet(
+            lasting["relevance"], jnp.asarray(changed), jnp.asarray(tokens[changed])
+        )
         self._state = replace(
             self._state,
             steps=lasting["steps"],
             dataset=lasting["dataset"],
-            relevance=lasting["relevance"],
+            relevance=relevance,
         )
         self._key = lasting["key"]
         self._schedule = schedule
@@ -430,12 +434,6 @@ class HostElla:
 
     def _learn(self) -> None:
         self._key, key = jax.random.split(self._key)
-        # Of the same shapes, so nothing is compiled again.
-        self._relevance = replace(
-            self._relevance,
-            sentences=jnp.asarray(self._sentences.tokens),
-            num_sentences=jnp.asarray(len(self._sentences), jnp.int32),
-        )
         state = self._state
         learned, measured = _learn(self._relevance, state.relevance, state.dataset, key)
         if float(measured[STARTED].total) < float(measured[STARTED].count):
@@ -490,19 +488,19 @@ def _shape(
 
 
 @eqx.filter_jit
-def _forget(dataset: RelevanceDataset, ids: Int32[np.ndarray, " B"]) -> RelevanceDataset:
-    """What was known of other sentences that had these ids before."""
-    return relevance_dataset.forget(dataset, jnp.asarray(ids))
-
-
-@eqx.filter_jit
 def _meet(
     relevance: FreeTextRelevance,
-    state: FreeTextLearner,
+    state: EllaState,
     ids: Int32[np.ndarray, " B"],
     tokens: Int32[np.ndarray, "B n"],
-) -> FreeTextLearner:
-    return relevance.meet(state, InstructionTable(ids=jnp.asarray(ids), tokens=jnp.asarray(tokens)))
+) -> EllaState:
+    """With new sentences; nothing is known any longer of those that had their ids before."""
+    new = jnp.asarray(ids)
+    return replace(
+        state,
+        dataset=relevance_dataset.forget(state.dataset, new),
+        relevance=relevance.meet(state.relevance, new, jnp.asarray(tokens)),
+    )
 
 
 @eqx.filter_jit

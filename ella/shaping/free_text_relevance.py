@@ -28,9 +28,11 @@ CHUNK = 64
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class FreeTextLearner:
-    """The classifier of one seed."""
+    """The classifier of one seed, and the sentences it has met."""
 
     learner: RelevanceLearner
+    sentences: Int32[Array, "num_ids n"]
+    """High-level instructions by id; rows of padding are not in use."""
     taught: Bool[Array, " vocabulary"]
     """Words it has learned from. If an instruction contains other words, every low-level
     instruction counts as relevant, as at the start of training."""
@@ -51,11 +53,10 @@ class FreeTextRelevance(AbstractRelevance):
     settings: RelevanceSettings = eqx.field(static=True)
     vocabulary: int = eqx.field(static=True)
     """Tokens lie below it; 0 is padding."""
+    num_ids: int = eqx.field(static=True)
+    """The most sentences that are remembered."""
     num_low_level: int = eqx.field(static=True)
     low_tokens: Int32[Array, "L n"]
-    sentences: Int32[Array, "num_ids n"]
-    """High-level instructions by id; rows beyond `num_sentences` are not in use yet."""
-    num_sentences: Int32[Array, ""]
 
     def init(self, *, key: PRNGKeyArray) -> FreeTextLearner:
         classifier = relevance_classifier(
@@ -63,8 +64,9 @@ class FreeTextRelevance(AbstractRelevance):
         )
         return FreeTextLearner(
             learner=relevance_training.start(classifier),
+            sentences=jnp.full((self.num_ids, self.low_tokens.shape[1]), PADDING, jnp.int32),
             taught=jnp.zeros(self.vocabulary, bool).at[PADDING].set(True),
-            relevant=jnp.ones((self.sentences.shape[0], self.num_low_level), bool),
+            relevant=jnp.ones((self.num_ids, self.num_low_level), bool),
         )
 
     def relevant(
@@ -72,16 +74,22 @@ class FreeTextRelevance(AbstractRelevance):
     ) -> Bool[Array, "R L"]:
         return state.relevant[instructions.ids]
 
-    def meet(self, state: FreeTextLearner, instructions: InstructionTable) -> FreeTextLearner:
-        """Judge sentences that were not there at the last update."""
-        rows = self._judge(state, instructions.tokens)
-        return replace(state, relevant=state.relevant.at[instructions.ids].set(rows))
+    def meet(
+        self, state: FreeTextLearner, ids: Int32[Array, " N"], tokens: Int32[Array, "N n"]
+    ) -> FreeTextLearner:
+        """With new sentences in place of what had their ids; ids beyond the table are passed
+        over."""
+        return replace(
+            state,
+            sentences=state.sentences.at[ids].set(tokens, mode="drop"),
+            relevant=state.relevant.at[ids].set(self._judge(state, tokens), mode="drop"),
+        )
 
     def pays_everything(self, steps: Int32[Array, " T"], num_envs: int) -> Bool[Array, " T"]:
         return steps < steps_of(self.settings.everything_frames, num_envs)
 
     def probability(self, state: FreeTextLearner, ids: Int32[Array, " N"]) -> Float[Array, "N L"]:
-        return self.probability_of(state, self.sentences[ids])
+        return self.probability_of(state, state.sentences[ids])
 
     def probability_of(
         self, state: FreeTextLearner, tokens: Int32[Array, "N n"]
@@ -107,23 +115,23 @@ class FreeTextRelevance(AbstractRelevance):
             is_first = (state.taught.sum() == 1) & (state.learner.optimiser.count == 0)
             learner, started = jax.lax.cond(
                 is_first,
-                lambda learner: self._teach(learner, key=teach_key),
-                lambda learner: (learner, jnp.zeros((), bool)),
-                state.learner,
+                lambda state: self._teach(state, key=teach_key),
+                lambda state: (state.learner, jnp.zeros((), bool)),
+                state,
             )
             learner = learn_from_dataset(
                 self.settings,
                 learner,
                 dataset,
-                lambda ids: self.sentences[ids],
+                lambda ids: state.sentences[ids],
                 self.low_tokens,
                 key=learn_key,
-                levels=self._met(self.sentences.shape[0]),
+                levels=_met(state, self.num_ids),
             )
-            met = jnp.arange(self.sentences.shape[0]) < self.num_sentences
+            met = jnp.arange(self.num_ids) < _num_met(state)
             solved = (dataset.members != 0).any(-1)
             learned_from = jnp.where(is_first, met, solved)[:, None]
-            words = jnp.where(learned_from, self.sentences, PADDING)
+            words = jnp.where(learned_from, state.sentences, PADDING)
             taught = state.taught.at[words.reshape(-1)].set(True).at[self.vocabulary - 1].set(False)
             new = replace(state, learner=learner, taught=taught)
             measured = Mean(started.astype(jnp.float32), is_first.astype(jnp.float32))
@@ -137,15 +145,15 @@ class FreeTextRelevance(AbstractRelevance):
         return jax.lax.cond(due, update, keep, state)
 
     def _teach(
-        self, learner: RelevanceLearner, *, key: PRNGKeyArray
+        self, state: FreeTextLearner, *, key: PRNGKeyArray
     ) -> tuple[RelevanceLearner, Bool[Array, ""]]:
         """Teach that everything is relevant to some of the sentences met; whether that worked."""
         draw_key, train_key = jax.random.split(key)
         # If fewer were met, they are repeated: with fewer rows training would have fewer steps.
         count = self.settings.initial_instructions
-        met = jnp.maximum(self.num_sentences, 1)
+        met = jnp.maximum(_num_met(state), 1)
         drawn = jax.random.randint(draw_key, (count,), 0, met)
-        tokens = self.sentences[jnp.where(met <= count, self._met(count), drawn)]
+        tokens = state.sentences[jnp.where(met <= count, _met(state, count), drawn)]
         data = Decompositions(
             tokens=tokens,
             relevant=jnp.ones((count, self.num_low_level), bool),
@@ -157,28 +165,33 @@ class FreeTextRelevance(AbstractRelevance):
             return (logs > LOG_HALF).all()
 
         learner = learn_everything(
-            self.settings, learner, data, self.low_tokens, all_relevant, key=train_key
+            self.settings, state.learner, data, self.low_tokens, all_relevant, key=train_key
         )
         return learner, all_relevant(learner)
-
-    def _met(self, count: int) -> Int32[Array, " count"]:
-        """So many ids of sentences met, in turn."""
-        return jnp.arange(count, dtype=jnp.int32) % jnp.maximum(self.num_sentences, 1)
 
     def _judge(self, state: FreeTextLearner, tokens: Int32[Array, "R n"]) -> Bool[Array, "R L"]:
         return self.probability_of(state, tokens) > 0.5
 
     def _judge_all(self, state: FreeTextLearner) -> Bool[Array, "num_ids L"]:
         """Every sentence in use, some at a time; the others are relevant to everything."""
-        num_ids = self.sentences.shape[0]
-        chunk = min(CHUNK, num_ids)
+        chunk = min(CHUNK, self.num_ids)
 
         def judge_some(index: Int32[Array, ""], rows: Bool[Array, "num_ids L"]) -> Array:
-            start = jnp.minimum(index * chunk, num_ids - chunk)
-            tokens = jax.lax.dynamic_slice_in_dim(self.sentences, start, chunk)
+            start = jnp.minimum(index * chunk, self.num_ids - chunk)
+            tokens = jax.lax.dynamic_slice_in_dim(state.sentences, start, chunk)
             found = self._judge(state, tokens)
             return jax.lax.dynamic_update_slice_in_dim(rows, found, start, axis=0)
 
-        everything = jnp.ones((num_ids, self.num_low_level), bool)
-        chunks = (self.num_sentences + chunk - 1) // chunk
+        everything = jnp.ones((self.num_ids, self.num_low_level), bool)
+        chunks = (_num_met(state) + chunk - 1) // chunk
         return jax.lax.fori_loop(0, chunks, judge_some, everything)
+
+
+def _num_met(state: FreeTextLearner) -> Int32[Array, ""]:
+    """Sentences in use, which come first; every sentence has a word."""
+    return (state.sentences[:, 0] != PADDING).sum(dtype=jnp.int32)
+
+
+def _met(state: FreeTextLearner, count: int) -> Int32[Array, " count"]:
+    """So many ids of sentences met, in turn."""
+    return jnp.arange(count, dtype=jnp.int32) % jnp.maximum(_num_met(state), 1)

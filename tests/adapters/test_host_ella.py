@@ -186,6 +186,15 @@ def test_instructions_without_a_success_can_stay_relevant():
     assert paid[0.25] > 0.9
 
 
+def test_the_shaper_and_the_updates_read_the_same_sentences(taught):
+    """They are data: in the state, not in the module that reads them."""
+    ids = jnp.asarray(taught._sentences.use(MISSIONS)[0])
+    found = taught._shaper.relevance.probability(taught._state.relevance, ids)
+    for mission, row in zip(MISSIONS, found, strict=True):
+        expected = dict(zip(LOW_LEVEL, row.tolist(), strict=True))
+        assert taught.relevance(mission) == pytest.approx(expected, abs=1e-5)
+
+
 def test_a_saved_and_loaded_one_continues_identically(taught, tmp_path):
     taught.save(tmp_path / "ella.safetensors")
     other = errands_ella(seed=7, **EVERY_ROUND)
@@ -253,6 +262,25 @@ def test_words_beyond_the_vocabulary_stay_unseen_until_there_is_room(
     larger.save(saved)
     with pytest.raises(InputError, match=r"at least max_instructions=40, vocabulary=256$"):
         errands_ella().load(saved)
+
+
+def test_an_instruction_that_is_read_further_after_loading_is_judged_again(tmp_path):
+    short, long = "paint the bakery", "paint the bakery and then rest"
+    host = errands_ella(**EVERY_ROUND, max_words=4)
+    host.start(B)
+    for _ in range(4):
+        succeed(host, [short, long] * (B // 2))
+    host.save(tmp_path / "ella.safetensors")
+    larger = errands_ella(**EVERY_ROUND)
+    larger.load(tmp_path / "ella.safetensors")
+    elsewhere, yes = standing_at(*["widow"] * B), np.ones(B, bool)
+    for one, paid in ((host, [0, 0]), (larger, [0, 0.1])):
+        assert [one.relevance(text)["visit the widow"] > 0.5 for text in (short, long)] == [
+            bonus > 0 for bonus in paid
+        ]
+        one.start(B)
+        bonus = one.shape(elsewhere, [short, long] * (B // 2), yes, ~yes, ~yes)
+        np.testing.assert_allclose(bonus[:2], paid)
 
 
 def test_it_starts_once_even_if_all_words_are_beyond_the_vocabulary():
