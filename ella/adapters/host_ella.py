@@ -77,13 +77,15 @@ class HostElla:
             with a discount of 0.99, 300 steps later 20 times.
         last_state: Whether what a success's last action completed counts among what it completed.
         relevance: The relevance classifier. Its `update_every` is not used, and its `labels` are
-            intersections.
+            intersections, and `unsolved_share` is not needed: to an instruction that has never
+            succeeded everything is relevant.
         first_update: Steps, of all environments together, before the classifier is updated for the
             first time. Later intervals are half the steps so far.
         update_every: The longest interval. Every update waits for a new success.
         max_instructions: The most high-level instructions that are remembered, at least one for
             each environment. Where there are more, the least recently used one is forgotten, with
-            what its successes showed; what the classifier learned from them stays.
+            what its successes showed: it counts as never solved. What the classifier learned from
+            them stays.
         max_words: The most words of an instruction that are learned from; further ones are left
             out, with a warning.
         vocabulary: Two more than the most different words that are learned from. To instructions
@@ -266,10 +268,12 @@ class HostElla:
 
     def relevance(self, instruction: str) -> dict[str, float]:
         """The probability that each low-level instruction matters for a high-level one, the
-        highest first; above one half it is paid for. All are 1 before the first update, and as
-        long as the instruction contains unseen words."""
-        tokens = jnp.asarray(self._sentences.asked(instruction))[None]
-        chances = self._relevance.probability_of(self._state.relevance, tokens)[0]
+        highest first; above one half it is paid for. All are 1 until the instruction has succeeded
+        and the classifier has been updated."""
+        index = self._sentences.find(instruction)
+        if index is None:
+            return dict.fromkeys(self.low_level, 1.0)
+        chances = self._relevance.probability(self._state.relevance, jnp.array([index]))[0]
         found = zip(self.low_level, np.asarray(chances).tolist(), strict=True)
         return dict(sorted(found, key=lambda pair: -pair[1]))
 
@@ -397,7 +401,7 @@ class HostElla:
         tokens = sentences.restore(words, instructions, order)
         self._sentences = sentences
         lasting = jax.tree.map(jnp.asarray, lasting)
-        # Where there is room for more of its words, a sentence is read otherwise.
+        # Sentences that are read otherwise, since there is room for more of their words, are new.
         was = lasting["relevance"].sentences[: len(tokens)]
         changed = np.flatnonzero((tokens != was).any(-1)).astype(np.int32)
         relevance = self._relevance.meet(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 SENTENCES = "relevance.sentences"
-BY_SENTENCE = (SENTENCES, "relevance.relevant", "dataset.members")
+BY_SENTENCE = (SENTENCES, "relevance.learned", "relevance.relevant", "dataset.members")
 """Arrays with a row for each instruction."""
 
 

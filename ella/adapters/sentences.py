@@ -59,8 +59,7 @@ class Sentences:
 
     @property
     def unknown(self) -> int:
-        """The token of words beyond the vocabulary, and of those that are asked about without
-        being met."""
+        """The token of words beyond the vocabulary."""
         return self.vocabulary - 1
 
     def encoded(self, texts: Iterable[str]) -> np.ndarray:
@@ -80,9 +79,9 @@ class Sentences:
             )
         return np.stack([self._encoded(words) for words in sentences])
 
-    def asked(self, text: str) -> np.ndarray:
-        """Tokens int32[max_words] of a sentence of which nothing is remembered."""
-        return self._row(_split(text))
+    def find(self, text: str) -> int | None:
+        """The id of a sentence, None for one without."""
+        return self._ids.get(_split(text))
 
     def use(self, texts: Sequence[str]) -> tuple[np.ndarray, list[int], np.ndarray]:
         """Ids int32[N] of sentences that are in use at the same time, those among them that belong
@@ -120,19 +119,16 @@ class Sentences:
         return np.concatenate([np.zeros((0, self.max_words), np.int32), *rows])
 
     def _encoded(self, words: tuple[str, ...]) -> np.ndarray:
+        """Tokens int32[max_words] of a sentence's first words."""
         if len(words) > self.max_words:
             self._warn(
                 "max_words",
                 f"'{' '.join(words)}' has {len(words)} words: only the first {self.max_words} of "
                 "longer instructions are learned from (max_words)",
             )
-        self._meet(words[: self.max_words])
-        return self._row(words)
-
-    def _row(self, words: tuple[str, ...]) -> np.ndarray:
-        """Tokens int32[max_words] of a sentence's first words."""
-        row = np.full(self.max_words, PADDING, np.int32)
         read = words[: self.max_words]
+        self._meet(read)
+        row = np.full(self.max_words, PADDING, np.int32)
         row[: len(read)] = [self._words.get(word, self.unknown) for word in read]
         return row
 

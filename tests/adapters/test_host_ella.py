@@ -169,21 +169,22 @@ def test_it_pays_for_everything_in_the_first_frames_and_learns_meanwhile():
     assert paid[0, UPDATES] == paid[late, UPDATES], "both learned the same"
 
 
-@pytest.mark.thorough
-def test_instructions_without_a_success_can_stay_relevant():
-    solved = 6
-    paid = {}
-    for share in (0.0, 0.25):
-        training = replace(SMALL.training, unsolved_share=share)
-        host = errands_ella(**EVERY_ROUND, relevance=replace(SMALL, training=training))
-        host.start(B)
-        for round_ in range(8):
-            errands_of_a_round(host, round_, solved)
-        chances = np.array([list(host.relevance(mission).values()) for mission in MISSIONS])
-        assert (chances[:solved] > 0.5).mean() < 0.5
-        paid[share] = (chances[solved:] > 0.5).mean()
-    assert paid[0.0] < 0.5
-    assert paid[0.25] > 0.9
+def test_everything_stays_relevant_to_what_has_never_succeeded():
+    """The classifier alone, which learned from the other instruction, would find nothing to be."""
+    host = errands_ella(**EVERY_ROUND)
+    host.start(B)
+    missions = ["place a table", "eat a cow"] * (B // 2)
+    at_the_bakery, yes = standing_at(*["bakery"] * B), np.ones(B, bool)
+    succeeds = np.arange(B) % 2 == 0
+    while host.updates < 4:
+        host.shape(at_the_bakery, missions, yes, succeeds, yes, last_observations=at_the_bakery)
+    assert host.relevance("place a table")["visit the bakery"] > 0.5
+    assert min(host.relevance("place a table").values()) < 0.5
+    for text in ("eat a cow", "paint a cow"):
+        assert set(host.relevance(text).values()) == {1.0}
+    missions[1] = "paint a cow"
+    bonus = host.shape(standing_at(*["widow"] * B), missions, yes, ~yes, ~yes)
+    np.testing.assert_allclose(bonus[:4], [0, 0.1, 0, 0.1])
 
 
 def test_the_shaper_and_the_updates_read_the_same_sentences(taught):
@@ -214,8 +215,9 @@ def test_a_saved_and_loaded_one_continues_identically(taught, tmp_path):
     assert taught.updates == other.updates > UPDATES
     assert taught.solved()["sweep the bakery"] == {"visit the bakery"}
     assert taught.solved() == other.solved()
-    assert taught.relevance("bring ink") == other.relevance("bring ink")
-    assert min(taught.relevance("bring ink").values()) < 0.5
+    for mission in MISSIONS:
+        assert taught.relevance(mission) == other.relevance(mission)
+    assert min(taught.relevance("bring ink to the widow").values()) < 0.5
 
 
 def succeed(host: HostElla, missions: list[str]) -> None:
@@ -264,7 +266,7 @@ def test_words_beyond_the_vocabulary_stay_unseen_until_there_is_room(
         errands_ella().load(saved)
 
 
-def test_an_instruction_that_is_read_further_after_loading_is_judged_again(tmp_path):
+def test_an_instruction_that_is_read_further_after_loading_counts_as_never_solved(tmp_path):
     short, long = "paint the bakery", "paint the bakery and then rest"
     host = errands_ella(**EVERY_ROUND, max_words=4)
     host.start(B)
