@@ -120,7 +120,7 @@ print(info["mission"], judge(observation[None]).tolist())
 #
 # `HostElla` holds what ELLA learns, `ShapedVecEnv` adds its bonuses to the rewards. The discount is
 # the learner's. One bonus is 2 % of the reward of a success: an episode that fails keeps at most
-# eight of them, one that succeeds gives all of them back.
+# eight of them, one that succeeds gives them back, up to half of its reward.
 
 # %%
 
@@ -193,7 +193,8 @@ figure.tight_layout()
 # ## What ELLA found out
 #
 # `solved()` tells what the successes of each instruction had in common, `relevance()` what the
-# classifier that learned from them says. Above one half a completion is paid for.
+# classifier that learned from them says. Above one half a completion is paid for. For a job that
+# has never been finished everything is.
 
 # %%
 for mission, common in ella.solved().items():

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.adapters.bonus_share import excess_warning
-from ella.adapters.saved_sizes import needed_sizes, with_room
+from ella.adapters.saved_sizes import with_room
 from ella.adapters.sentences import Sentences
 from ella.adapters.update_schedule import UpdateSchedule
 from ella.array_file import (
@@ -42,10 +42,11 @@ Judge = Callable[[Any], np.ndarray]
 """Observations of B environments, as the environments return them, to bool[B, L]: which of the L
 low-level instructions each observation shows carried out."""
 KIND = "HostElla"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 LEAST_WORTH = float(np.finfo(np.float32).tiny)
 """Of a success: the shaper sees one where a reward is above 0, and less than this is 0 in
 float32."""
+IN_NO_TABLE = int(np.iinfo(np.int32).max)
 NEED_REWARDS = ("insolvent_successes", "success_net_reward")
 """Measurements that are left out where a trainer tells successes, but not their rewards."""
 
@@ -71,18 +72,20 @@ class HostElla:
             paid for once it is.
         neutralise: Whether a success takes the episode's bonuses back with its last reward.
         solvency: The most a success is charged, as a share of its reward, or of `success_reward`
-            where its reward is not positive; none for no limit, as in the paper. Without a limit a
-            success long after its bonuses owes more than it brings: 30 steps later 1.35 times the
-            bonus with a discount of 0.99, 300 steps later 20 times.
+            where its reward is not positive. None for no limit, as in the paper: a success long
+            after its bonuses can then owe more than it brings, 30 steps later 1.35 times the bonus
+            with a discount of 0.99, 300 steps later 20 times.
         last_state: Whether what a success's last action completed counts among what it completed.
         relevance: The relevance classifier. Its `update_every` is not used, and its `labels` are
-            intersections.
+            intersections, and `unsolved_share` is not needed: to an instruction that has never
+            succeeded everything is relevant.
         first_update: Steps, of all environments together, before the classifier is updated for the
             first time. Later intervals are half the steps so far.
         update_every: The longest interval. Every update waits for a new success.
         max_instructions: The most high-level instructions that are remembered, at least one for
             each environment. Where there are more, the least recently used one is forgotten, with
-            what its successes showed; what the classifier learned from them stays.
+            what its successes showed: it counts as never solved. What the classifier learned from
+            them stays.
         max_words: The most words of an instruction that are learned from; further ones are left
             out, with a warning.
         vocabulary: Two more than the most different words that are learned from. To instructions
@@ -102,7 +105,7 @@ class HostElla:
         discount: float = 0.99,
         recheck: bool = True,
         neutralise: bool = True,
-        solvency: float | None = None,
+        solvency: float | None = 0.5,
         last_state: bool = True,
         relevance: RelevanceSettings | None = None,
         first_update: int = 2_000,
@@ -128,7 +131,8 @@ class HostElla:
                 "labels out of its RelevanceSettings"
             )
         completions = len(low_level) if max_completions is None else max_completions
-        if warning := excess_warning(bonus_share, completions, discount, solution_steps):
+        charged = solvency if neutralise else None
+        if warning := excess_warning(bonus_share, completions, discount, solution_steps, charged):
             logger.warning(warning)
         self.low_level = tuple(low_level)
         self.discount = discount
@@ -142,10 +146,9 @@ class HostElla:
         self._relevance = FreeTextRelevance(
             settings=replace(relevance or RelevanceSettings(), update_every=1),
             vocabulary=vocabulary,
+            num_ids=max_instructions,
             num_low_level=len(self.low_level),
             low_tokens=jnp.asarray(low_tokens),
-            sentences=jnp.asarray(self._sentences.tokens),
-            num_sentences=jnp.zeros((), jnp.int32),
         )
         self._shaper = EllaShaper(
             termination=JudgedTermination(),
@@ -232,17 +235,18 @@ class HostElla:
         success, done = np.asarray(success, bool) & ~idle, np.asarray(done, bool) & ~idle
         if (success & ~done).any():
             raise InputError("a success ends its episode: done must hold wherever success does")
-        ids, new = self._sentences.use(missions)
+        ids, new, rows = self._sentences.use(missions)
         if new:
-            padded = np.full(count, len(self._sentences.tokens), np.int32)
-            padded[: len(new)] = new
-            state = replace(self._state, dataset=_forget(self._state.dataset, padded))
-            if self._updates:
-                met = _meet(self._relevance, state.relevance, ids, self._sentences.tokens[ids])
-                state = replace(state, relevance=met)
-            self._state = state
+            # As many rows whatever is new, so that the program is compiled once.
+            missing = count - len(new)
+            new_ids = np.pad(np.array(new, np.int32), (0, missing), constant_values=IN_NO_TABLE)
+            tokens = np.pad(rows, ((0, missing), (0, 0)))
+            self._state = _meet(self._relevance, self._state, new_ids, tokens)
         if rewards is None and self._shaper.solvency is not None and success.any():
-            raise InputError("with solvency, a success needs rewards")
+            raise InputError(
+                "a success needs rewards: solvency limits its charge to a share of them (None sets "
+                "no limit)"
+            )
         shown = np.zeros_like(judged)
         if self._shaper.last_state and success.any():
             if last_observations is None:
@@ -264,10 +268,12 @@ class HostElla:
 
     def relevance(self, instruction: str) -> dict[str, float]:
         """The probability that each low-level instruction matters for a high-level one, the
-        highest first; above one half it is paid for. All are 1 before the first update, and as
-        long as the instruction contains unseen words."""
-        tokens = jnp.asarray(self._sentences.asked(instruction))[None]
-        chances = self._relevance.probability_of(self._state.relevance, tokens)[0]
+        highest first; above one half it is paid for. All are 1 until the instruction has succeeded
+        and the classifier has been updated."""
+        index = self._sentences.find(instruction)
+        if index is None:
+            return dict.fromkeys(self.low_level, 1.0)
+        chances = self._relevance.probability(self._state.relevance, jnp.array([index]))[0]
         found = zip(self.low_level, np.asarray(chances).tolist(), strict=True)
         return dict(sorted(found, key=lambda pair: -pair[1]))
 
@@ -341,7 +347,7 @@ class HostElla:
             "order_of_use": self._sentences.order_of_use,
             "schedule": self._schedule.counts(),
             "updates": self._updates,
-            "max_words": self._sentences.tokens.shape[1],
+            "sizes": self._sentences.sizes,
         }
         with writing_to(Path(path)):
             save_arrays(
@@ -368,38 +374,44 @@ class HostElla:
                 raise ValueError("order_of_use does not name every instruction once")
             updates = int(table["updates"])
             schedule = self._schedule.restored(table["schedule"])
-            words_of_longest = max((len(text.split()) for text in instructions), default=1)
-            max_words = min(int(table.get("max_words", words_of_longest)), words_of_longest)
+            sizes = {name: int(table["sizes"][name]) for name in self._sentences.sizes}
         except InputError:
             raise
         except (DamagedFileError, OSError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is not a file that HostElla.save wrote ({error})") from error
         if tuple(low_level) != self.low_level:
             raise InputError(f"{path} was saved with other low-level instructions")
-        lasting, vocabulary = self._lasting(), self._relevance.vocabulary
-        capacity, longest = self._sentences.tokens.shape
-        needed = needed_sizes(found.arrays) | {"max_words": max_words}
-        given = {"max_instructions": capacity, "max_words": longest, "vocabulary": vocabulary}
+        given, lasting = self._sentences.sizes, self._lasting()
+        longest = max((len(text.split()) for text in instructions), default=1)
+        needed = sizes | {"max_words": min(sizes["max_words"], longest)}
         if small := [name for name in given if given[name] < needed[name]]:
-            sizes = ", ".join(f"{name}={needed[name]}" for name in small)
-            raise InputError(f"{path} was saved with larger sizes; give HostElla at least {sizes}")
+            least = ", ".join(f"{name}={needed[name]}" for name in small)
+            raise InputError(f"{path} was saved with larger sizes; give HostElla at least {least}")
         try:
-            enlarged = with_room(found.arrays, named_arrays(lasting), vocabulary)
+            enlarged = with_room(
+                found.arrays, named_arrays(lasting), sizes["vocabulary"], given["vocabulary"]
+            )
             lasting = replace_arrays(lasting, enlarged)
         except MismatchedArraysError as error:
             raise InputError(
                 f"{path} was saved with another relevance network ({error}); give HostElla the "
                 "RelevanceSettings it was saved with"
             ) from error
-        sentences = Sentences(capacity, longest, vocabulary)
-        sentences.restore(words, instructions, order)
+        sentences = Sentences(**given)
+        tokens = sentences.restore(words, instructions, order)
         self._sentences = sentences
         lasting = jax.tree.map(jnp.asarray, lasting)
+        # Sentences that are read otherwise, since there is room for more of their words, are new.
+        was = lasting["relevance"].sentences[: len(tokens)]
+        changed = np.flatnonzero((tokens != was).any(-1)).astype(np.int32)
+        relevance = self._relevance.meet(
+            lasting["relevance"], jnp.asarray(changed), jnp.asarray(tokens[changed])
+        )
         self._state = replace(
             self._state,
             steps=lasting["steps"],
             dataset=lasting["dataset"],
-            relevance=lasting["relevance"],
+            relevance=relevance,
         )
         self._key = lasting["key"]
         self._schedule = schedule
@@ -426,12 +438,6 @@ class HostElla:
 
     def _learn(self) -> None:
         self._key, key = jax.random.split(self._key)
-        # Of the same shapes, so nothing is compiled again.
-        self._relevance = replace(
-            self._relevance,
-            sentences=jnp.asarray(self._sentences.tokens),
-            num_sentences=jnp.asarray(len(self._sentences), jnp.int32),
-        )
         state = self._state
         learned, measured = _learn(self._relevance, state.relevance, state.dataset, key)
         if float(measured[STARTED].total) < float(measured[STARTED].count):
@@ -486,19 +492,19 @@ def _shape(
 
 
 @eqx.filter_jit
-def _forget(dataset: RelevanceDataset, ids: Int32[np.ndarray, " B"]) -> RelevanceDataset:
-    """What was known of other sentences that had these ids before."""
-    return relevance_dataset.forget(dataset, jnp.asarray(ids))
-
-
-@eqx.filter_jit
 def _meet(
     relevance: FreeTextRelevance,
-    state: FreeTextLearner,
+    state: EllaState,
     ids: Int32[np.ndarray, " B"],
     tokens: Int32[np.ndarray, "B n"],
-) -> FreeTextLearner:
-    return relevance.meet(state, InstructionTable(ids=jnp.asarray(ids), tokens=jnp.asarray(tokens)))
+) -> EllaState:
+    """With new sentences; nothing is known any longer of those that had their ids before."""
+    new = jnp.asarray(ids)
+    return replace(
+        state,
+        dataset=relevance_dataset.forget(state.dataset, new),
+        relevance=relevance.meet(state.relevance, new, jnp.asarray(tokens)),
+    )
 
 
 @eqx.filter_jit

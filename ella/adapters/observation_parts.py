@@ -94,13 +94,13 @@ def numeric_parts(observations: Any) -> dict[str, np.ndarray]:
     array = np.asarray(observations)
     if array.dtype.kind not in "biuf":
         raise InputError(f"observations must be numbers, got {array.dtype}{list(array.shape)}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InputError("observations must be finite numbers")
     return {"": array}
 
 
 def describe(array: np.ndarray) -> Part:
     """How examples like these [N, ...] are read."""
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise InputError("observations must be finite numbers")
     largest = MAX_CODE if array.ndim > 1 else MAX_SINGLE_CODE
     if array.dtype.kind in "biu" and array.min() >= 0 and array.max() <= largest:
         return Part(array.shape[1:], "codes", int(array.max()) + 1)

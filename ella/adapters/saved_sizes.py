@@ -4,26 +4,22 @@ from collections.abc import Mapping
 
 import numpy as np
 
-TAUGHT, RELEVANT, MEMBERS = "relevance.taught", "relevance.relevant", "dataset.members"
-BY_SENTENCE = (RELEVANT, MEMBERS)
+SENTENCES = "relevance.sentences"
+BY_SENTENCE = (SENTENCES, "relevance.learned", "relevance.relevant", "dataset.members")
 """Arrays with a row for each instruction."""
 
 
-def needed_sizes(saved: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """`max_instructions` and `vocabulary` of saved arrays; 0 where they are missing."""
-    return {
-        "max_instructions": len(saved.get(RELEVANT, ())),
-        "vocabulary": len(saved.get(TAUGHT, ())),
-    }
-
-
 def with_room(
-    saved: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], vocabulary: int
+    saved: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], words: int, vocabulary: int
 ) -> dict[str, np.ndarray]:
-    """Saved arrays, lengthened by rows of a new one's `own` for more sentences and words."""
-    found, words = dict(saved), needed_sizes(saved)["vocabulary"]
+    """Saved arrays of a vocabulary of `words`, lengthened by rows of a new one's `own` for more
+    sentences and words."""
+    found = dict(saved)
     for name in own.keys() & saved.keys():
-        rows, place = saved[name], own[name]
+        rows, place = saved[name], np.asarray(own[name])
+        if name == SENTENCES:
+            missing = max(0, place.shape[1] - rows.shape[1])
+            found[name] = rows = np.pad(rows, ((0, 0), (0, missing)))[:, : place.shape[1]]
         if rows.shape == place.shape or rows.shape[1:] != place.shape[1:]:
             continue
         if name in BY_SENTENCE:
@@ -32,5 +28,5 @@ def with_room(
             kept = words - 1  # the last one is that of all words beyond the vocabulary
         else:
             continue
-        found[name] = np.concatenate([rows[:kept], np.asarray(place)[kept:]])
+        found[name] = np.concatenate([rows[:kept], place[kept:]])
     return found

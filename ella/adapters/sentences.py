@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Sentences:
-    """A table of sentences of fixed capacity, so that programs compiled for it never change. Where
+    """A table of sentences of fixed capacity, so that compiled programs never change. Where
     it is full, a new sentence takes the place of the least recently used one. Words beyond the
     vocabulary share the token `unknown`; of longer sentences only the first words are read. Both
     are warned of once.
@@ -22,22 +22,25 @@ class Sentences:
     Upper and lower case and punctuation make no difference.
     """
 
-    def __init__(self, capacity: int, max_words: int, vocabulary: int) -> None:
-        for name, value in (("capacity", capacity), ("max_words", max_words)):
+    def __init__(self, max_instructions: int, max_words: int, vocabulary: int) -> None:
+        for name, value in (("max_instructions", max_instructions), ("max_words", max_words)):
             if value < 1:
                 raise InputError(f"{name} must be >= 1, got {value}")
         if vocabulary < 3:
             raise InputError(f"vocabulary must be >= 3 (two tokens are reserved), got {vocabulary}")
-        self.tokens = np.full((capacity, max_words), PADDING, np.int32)
-        """int32[capacity, max_words]: rows from `len(self)` on are not in use."""
-        self._vocabulary = vocabulary
+        self.max_instructions = max_instructions
+        self.max_words = max_words
+        self.vocabulary = vocabulary
         self._warned: set[str] = set()
         self._words: dict[str, int] = {}
         self._ids: dict[tuple[str, ...], int] = {}
         """In order of use, the least recent first."""
 
-    def __len__(self) -> int:
-        return len(self._ids)
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What it was made with."""
+        names = ("max_instructions", "max_words", "vocabulary")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def texts(self) -> list[str]:
@@ -56,20 +59,18 @@ class Sentences:
 
     @property
     def unknown(self) -> int:
-        """The token of words beyond the vocabulary, and of those that are asked about without
-        being met."""
-        return self._vocabulary - 1
+        """The token of words beyond the vocabulary."""
+        return self.vocabulary - 1
 
     def encoded(self, texts: Iterable[str]) -> np.ndarray:
         """Tokens int32[N, max_words] of sentences that get no id; new words get tokens. All of
         them must fit."""
         sentences = [_split(text) for text in texts]
-        longest = self.tokens.shape[1]
         for words in sentences:
-            if len(words) > longest:
+            if len(words) > self.max_words:
                 raise InputError(
-                    f"'{' '.join(words)}' has {len(words)} words, more than {longest}; raise "
-                    "max_words"
+                    f"'{' '.join(words)}' has {len(words)} words, more than {self.max_words}; "
+                    "raise max_words"
                 )
         different = len(self._words.keys() | {word for words in sentences for word in words})
         if different >= self.unknown:
@@ -78,59 +79,56 @@ class Sentences:
             )
         return np.stack([self._encoded(words) for words in sentences])
 
-    def asked(self, text: str) -> np.ndarray:
-        """Tokens int32[max_words] of a sentence of which nothing is remembered."""
-        return self._row(_split(text))
+    def find(self, text: str) -> int | None:
+        """The id of a sentence, None for one without."""
+        return self._ids.get(_split(text))
 
-    def use(self, texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
-        """Ids int32[N] of sentences that are in use at the same time, and those ids among them that
-        belong to a new sentence."""
+    def use(self, texts: Sequence[str]) -> tuple[np.ndarray, list[int], np.ndarray]:
+        """Ids int32[N] of sentences that are in use at the same time, those among them that belong
+        to a new sentence, and its tokens int32[new, max_words]."""
         sentences = [_split(text) for text in texts]
         different = list(dict.fromkeys(sentences))
-        if len(different) > len(self.tokens):
+        if len(different) > self.max_instructions:
             raise InputError(
                 f"{len(different)} different instructions at a time, more than "
-                f"{len(self.tokens)}; raise max_instructions"
+                f"{self.max_instructions}; raise max_instructions"
             )
         new = [words for words in different if words not in self._ids]
         rows = [self._encoded(words) for words in new]
         for words in different:
             if words in self._ids:
                 self._ids[words] = self._ids.pop(words)
-        for words, row in zip(new, rows, strict=True):
+        for words in new:
             place = len(self._ids)
-            if place == len(self.tokens):
+            if place == self.max_instructions:
                 place = self._ids.pop(next(iter(self._ids)))
-            self.tokens[place] = row
             self._ids[words] = place
-        ids = [self._ids[words] for words in sentences]
-        return np.array(ids, np.int32), [self._ids[words] for words in new]
+        ids = np.array([self._ids[words] for words in sentences], np.int32)
+        tokens = np.array(rows, np.int32).reshape(len(new), self.max_words)
+        return ids, [self._ids[words] for words in new], tokens
 
     def restore(
         self, words: Sequence[str], texts: Sequence[str], order_of_use: Sequence[int]
-    ) -> None:
-        """Fill an empty table with the words and sentences of another."""
+    ) -> np.ndarray:
+        """Fill an empty table with the words and sentences of another; tokens
+        int32[len(texts), max_words] by id."""
         self._meet(words)
-        for text in texts:
-            self.use([text])
+        rows = [self.use([text])[2] for text in texts]
         for index in order_of_use:
             self.use([texts[index]])
+        return np.concatenate([np.zeros((0, self.max_words), np.int32), *rows])
 
     def _encoded(self, words: tuple[str, ...]) -> np.ndarray:
-        longest = self.tokens.shape[1]
-        if len(words) > longest:
+        """Tokens int32[max_words] of a sentence's first words."""
+        if len(words) > self.max_words:
             self._warn(
                 "max_words",
-                f"'{' '.join(words)}' has {len(words)} words: only the first {longest} of longer "
-                "instructions are learned from (max_words)",
+                f"'{' '.join(words)}' has {len(words)} words: only the first {self.max_words} of "
+                "longer instructions are learned from (max_words)",
             )
-        self._meet(words[:longest])
-        return self._row(words)
-
-    def _row(self, words: tuple[str, ...]) -> np.ndarray:
-        """Tokens int32[max_words] of a sentence's first words."""
-        row = np.full(self.tokens.shape[1], PADDING, np.int32)
-        read = words[: len(row)]
+        read = words[: self.max_words]
+        self._meet(read)
+        row = np.full(self.max_words, PADDING, np.int32)
         row[: len(read)] = [self._words.get(word, self.unknown) for word in read]
         return row
 

@@ -51,10 +51,8 @@ def host_ella(env: str, seed: int, discount: float) -> HostElla:
     return HostElla(
         LOW_LEVEL[:count],
         lambda observations: judge(observations)[:, :count],
-        bonus_share=0.02,
         solution_steps=SOLUTION_STEPS,
         discount=discount,
-        solvency=0.5,  # the first successes take hundreds of steps
         relevance=RelevanceSettings(network=RelevanceNetworkSettings(hidden_size=32)),
         max_instructions=32,
         max_words=MAX_WORDS,

@@ -144,7 +144,6 @@ def host_ella(seed: int, discount: float) -> HostElla:
     return HostElla(
         LOW_LEVEL,
         judge,
-        bonus_share=0.02,
         discount=discount,
         relevance=RelevanceSettings(network=RelevanceNetworkSettings(comparison="windows")),
         max_instructions=128,

@@ -8,7 +8,8 @@ from ella.networks.settings import RelevanceNetworkSettings
 from ella.shaping.settings import RelevanceSettings, RelevanceTrainingSettings
 
 DISCOUNT = 0.9
-PAYING = {"bonus_share": 0.1, "discount": DISCOUNT}
+# Successes are charged in full, unless a test sets another solvency.
+PAYING = {"bonus_share": 0.1, "discount": DISCOUNT, "solvency": None}
 SMALL = RelevanceSettings(
     network=RelevanceNetworkSettings(comparison="windows", hidden_size=32),
     training=RelevanceTrainingSettings(learning_rate=1e-3),

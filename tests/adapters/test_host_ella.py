@@ -61,8 +61,8 @@ def test_step_by_step_it_pays_what_the_compiled_program_pays():
         num_ids=spec.language.num_ids,
     )
     host = HostElla(
-        told.instructions, told.judge, last_state=False, success_reward=0.5, solvency=0.4,
-        **(SIZES | PAYING | {"bonus_share": 0.2, "max_words": 16}),
+        told.instructions, told.judge, last_state=False, success_reward=0.5,
+        **(SIZES | PAYING | {"bonus_share": 0.2, "max_words": 16, "solvency": 0.4}),
     )  # fmt: skip
     world = ella.make(spec)
     env = ShapedEnv(EllaEnv(spec), host, reward_scale=4.0)
@@ -169,21 +169,31 @@ def test_it_pays_for_everything_in_the_first_frames_and_learns_meanwhile():
     assert paid[0, UPDATES] == paid[late, UPDATES], "both learned the same"
 
 
-@pytest.mark.thorough
-def test_instructions_without_a_success_can_stay_relevant():
-    solved = 6
-    paid = {}
-    for share in (0.0, 0.25):
-        training = replace(SMALL.training, unsolved_share=share)
-        host = errands_ella(**EVERY_ROUND, relevance=replace(SMALL, training=training))
-        host.start(B)
-        for round_ in range(8):
-            errands_of_a_round(host, round_, solved)
-        chances = np.array([list(host.relevance(mission).values()) for mission in MISSIONS])
-        assert (chances[:solved] > 0.5).mean() < 0.5
-        paid[share] = (chances[solved:] > 0.5).mean()
-    assert paid[0.0] < 0.5
-    assert paid[0.25] > 0.9
+def test_everything_stays_relevant_to_what_has_never_succeeded():
+    """The classifier alone, which learned from the other instruction, would find nothing to be."""
+    host = errands_ella(**EVERY_ROUND)
+    host.start(B)
+    missions = ["place a table", "eat a cow"] * (B // 2)
+    at_the_bakery, yes = standing_at(*["bakery"] * B), np.ones(B, bool)
+    succeeds = np.arange(B) % 2 == 0
+    while host.updates < 4:
+        host.shape(at_the_bakery, missions, yes, succeeds, yes, last_observations=at_the_bakery)
+    assert host.relevance("place a table")["visit the bakery"] > 0.5
+    assert min(host.relevance("place a table").values()) < 0.5
+    for text in ("eat a cow", "paint a cow"):
+        assert set(host.relevance(text).values()) == {1.0}
+    missions[1] = "paint a cow"
+    bonus = host.shape(standing_at(*["widow"] * B), missions, yes, ~yes, ~yes)
+    np.testing.assert_allclose(bonus[:4], [0, 0.1, 0, 0.1])
+
+
+def test_the_shaper_and_the_updates_read_the_same_sentences(taught):
+    """They are data: in the state, not in the module that reads them."""
+    ids = jnp.asarray(taught._sentences.use(MISSIONS)[0])
+    found = taught._shaper.relevance.probability(taught._state.relevance, ids)
+    for mission, row in zip(MISSIONS, found, strict=True):
+        expected = dict(zip(LOW_LEVEL, row.tolist(), strict=True))
+        assert taught.relevance(mission) == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_saved_and_loaded_one_continues_identically(taught, tmp_path):
@@ -205,8 +215,9 @@ def test_a_saved_and_loaded_one_continues_identically(taught, tmp_path):
     assert taught.updates == other.updates > UPDATES
     assert taught.solved()["sweep the bakery"] == {"visit the bakery"}
     assert taught.solved() == other.solved()
-    assert taught.relevance("bring ink") == other.relevance("bring ink")
-    assert min(taught.relevance("bring ink").values()) < 0.5
+    for mission in MISSIONS:
+        assert taught.relevance(mission) == other.relevance(mission)
+    assert min(taught.relevance("bring ink to the widow").values()) < 0.5
 
 
 def succeed(host: HostElla, missions: list[str]) -> None:
@@ -253,6 +264,25 @@ def test_words_beyond_the_vocabulary_stay_unseen_until_there_is_room(
     larger.save(saved)
     with pytest.raises(InputError, match=r"at least max_instructions=40, vocabulary=256$"):
         errands_ella().load(saved)
+
+
+def test_an_instruction_that_is_read_further_after_loading_counts_as_never_solved(tmp_path):
+    short, long = "paint the bakery", "paint the bakery and then rest"
+    host = errands_ella(**EVERY_ROUND, max_words=4)
+    host.start(B)
+    for _ in range(4):
+        succeed(host, [short, long] * (B // 2))
+    host.save(tmp_path / "ella.safetensors")
+    larger = errands_ella(**EVERY_ROUND)
+    larger.load(tmp_path / "ella.safetensors")
+    elsewhere, yes = standing_at(*["widow"] * B), np.ones(B, bool)
+    for one, paid in ((host, [0, 0]), (larger, [0, 0.1])):
+        assert [one.relevance(text)["visit the widow"] > 0.5 for text in (short, long)] == [
+            bonus > 0 for bonus in paid
+        ]
+        one.start(B)
+        bonus = one.shape(elsewhere, [short, long] * (B // 2), yes, ~yes, ~yes)
+        np.testing.assert_allclose(bonus[:2], paid)
 
 
 def test_it_starts_once_even_if_all_words_are_beyond_the_vocabulary():
@@ -307,7 +337,7 @@ def test_a_success_without_a_reward_is_charged_by_what_it_is_worth():
 @pytest.mark.parametrize("solvency", [None, pytest.param(0.5, marks=pytest.mark.thorough)])
 def test_a_success_that_owes_more_than_it_brings_is_warned_of_once(solvency, caplog):
     """A bonus of 0.1 is owed 1.39 times over 25 steps later."""
-    host = errands_ella(solvency=solvency)
+    host = errands_ella(solvency=solvency, max_completions=1)
     here, yes, no = standing_at("bakery"), np.ones(1, bool), np.zeros(1, bool)
     for steps, warned in ((10, 0), (25, 1), (25, 1)):
         host.start(1)
@@ -408,19 +438,46 @@ def test_files_that_cannot_be_loaded_are_one_line(tmp_path):
         ({"bonus_share": 0.25, "max_completions": 5, "success_reward": 20.0}, "0.2"),
         ({"bonus_share": 0.1, "solution_steps": 20, "discount": 0.99}, None),
         ({"bonus_share": 0.25, "max_completions": 4}, None),
+        ({"bonus_share": 0.9, "max_completions": 1, "solvency": 0.5}, "0.5"),
+        ({"bonus_share": 0.9, "max_completions": 1, "solvency": 0.5, "neutralise": False}, None),
+        ({"solvency": 0.5}, None),
         ({}, None),
     ],
 )
 def test_a_bonus_beyond_the_bound_is_warned_of(options, bound, caplog):
-    """A failure keeps up to 8 bonuses, a success is worth discount^steps."""
+    """An episode is paid up to 8 bonuses, a success is worth discount^steps."""
     with caplog.at_level(logging.WARNING, "ella"):
-        HostElla(LOW_LEVEL, visited, **(SIZES | options))
+        HostElla(LOW_LEVEL, visited, **(SIZES | {"solvency": None} | options))
     found = [record.getMessage() for record in caplog.records]
     if bound is None:
         assert found == []
     else:
         assert len(found) == 1
         assert f"bonus_share {options['bonus_share']} is beyond {bound}:" in found[0]
+
+
+@pytest.mark.parametrize(("options", "bound"), [({}, 0.25), ({"solvency": None}, 0.5)])
+def test_within_the_bound_no_episode_returns_more_than_a_direct_success(options, bound, caplog):
+    """Two completions, then a success or a failure, without discounting; a direct success returns
+    1. Beyond the bound the success returns more, or without solvency the failure."""
+    yes, succeeds = np.ones(2, bool), np.array([True, False])
+    for share in (bound - 0.01, bound + 0.01):
+        paying = {"bonus_share": share, "discount": 1.0, "max_completions": 2}
+        host = HostElla(LOW_LEVEL, visited, **SIZES, **paying, **options)
+        host.start(2)
+        returned = np.zeros(2)
+        for step, place in enumerate(("bakery", "baron", "baron")):
+            last = yes & (step == 2)
+            rewards = (last & succeeds).astype(float)
+            here = standing_at(place, place)
+            returned += rewards + host.shape(
+                here, ["go"] * 2, yes & (step == 0), last & succeeds, last, rewards=rewards,
+                last_observations=here,
+            )  # fmt: skip
+        beyond = share > bound
+        solvent = host._shaper.solvency is not None
+        assert ((returned > 1.0001) == (beyond & (succeeds == solvent))).all()
+        assert ("is beyond" in caplog.text) == beyond
 
 
 @pytest.mark.parametrize(("success", "why"), [(False, "no episode succeeded"), (True, "2000")])

@@ -372,3 +372,11 @@ def test_observations_of_another_shape_are_one_line(judge):
     complaint = r"direction \[\], image \[5, 5, 3\], got image \[7, 7, 3\]"
     with pytest.raises(InputError, match=complaint):
         judge({"image": np.zeros((2, 7, 7, 3), np.uint8)})
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_observations_that_are_not_finite_are_refused_instead_of_judged(bad):
+    seen = np.random.default_rng(0).normal(size=(64, 2))
+    judge = TrainedJudge.fit(seen, ["a"], seen[:, :1] > 0, settings=JudgeSettings(steps=1))
+    with pytest.raises(InputError, match="observations must be finite numbers"):
+        judge(np.array([[1.0, bad]]))
