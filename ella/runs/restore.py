@@ -16,6 +16,7 @@ from ella.runs.config_file import read_run
 from ella.runs.policies import load_policy, policy_files
 from ella.runs.relevance_file import RELEVANCE_FILE, load_relevance
 from ella.runs.stores import checkpoint_store, shaper_store
+from ella.schedule import LARGEST_COUNT
 from ella.shaping.ella import EllaShaper, EllaState
 from ella.shaping.shaper import AbstractRewardShaper, Sum
 from ella.training.assembly import build_shaper, training_environment
@@ -95,7 +96,8 @@ def learned_ella(directory: Path, seed_index: int = 0) -> LearnedElla:
 
 
 def _as_of_one(state: EllaState, settings: TrainingSettings) -> EllaState:
-    return replace(state, steps=state.steps * settings.ppo.num_envs)
+    envs = settings.ppo.num_envs
+    return replace(state, steps=jnp.minimum(state.steps, LARGEST_COUNT // envs) * envs)
 
 
 def has_ella(directory: Path) -> bool:
