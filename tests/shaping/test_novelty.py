@@ -1,5 +1,6 @@
 """RND and NovelD."""
 
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -144,6 +145,19 @@ def test_small_distances_of_large_features_are_exact():
     views = jnp.zeros((64, 7, 7, 3))
     found = _errors(lambda _: arrays[1], arrays[0], views)
     np.testing.assert_allclose(found, exact.mean(-1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("shaper", [SMALL_RND, SMALL_NOVELD])
+def test_every_product_is_exact_whatever_the_default_on_a_gpu(shaper):
+    state = jax.eval_shape(lambda: shaper.init(B, key=jax.random.key(0)))
+    with jax.default_matmul_precision("default"):
+        jaxpr = jax.make_jaxpr(partial(one_iteration.__wrapped__, shaper))(
+            state, random_rollouts()[0], jax.random.key(0)
+        )
+    text = str(jaxpr)
+    highest = "precision=(Precision.HIGHEST, Precision.HIGHEST)"
+    assert text.count(highest) == len(re.findall(r"= dot_general\[", text)) > 0
+    assert "conv_general" not in text
 
 
 @pytest.mark.thorough
