@@ -9,7 +9,7 @@ export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.cache/pycache
 
-.PHONY: help demo docs test quick test-all lint clean
+.PHONY: help demo docs test quick test-all nightly lint clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -43,11 +43,14 @@ test: $(VENV)/.dev-installed  ## Check and test; what to run before every commit
 	$(MAKE) --no-print-directory --jobs=2 lint quick
 
 quick: $(VENV)/.dev-installed
-	$(PYTEST) -m "not thorough"
+	$(PYTEST) -m "not thorough and not nightly"
 
-test-all: test  ## Test Ray, several processes, full disks and long comparisons too
+test-all: test  ## Test Ray, several processes, full disks and longer comparisons too
 	$(PYTEST) -m thorough
-	ELLA_TEST_OPTIMISED=1 $(PYTEST) -m "not thorough" $(OPTIMISED)
+	ELLA_TEST_OPTIMISED=1 $(PYTEST) -m "not thorough and not nightly" $(OPTIMISED)
+
+nightly: docs test-all  ## Run every check and test there is
+	$(PYTEST) -m nightly
 
 $(VENV)/.docs-installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

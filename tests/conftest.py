@@ -4,7 +4,6 @@ import gc
 import logging
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,48 +80,14 @@ LONGEST_FIRST = (
 )
 """Files that take longest are begun first, so that no worker waits long for the other; the wheel's
 demonstration long after the other one, whose programs it finds in the cache."""
-LAST_OF_THOROUGH = (
-    "test_ray_launcher.py",
-    "test_multi_host.py",
-    "test_side_by_side.py",
-    "test_demo.py",
-    "test_cli_train.py",
-    "test_cli_train_refused.py",
-    "test_cli_mixture.py",
-    "test_cli_ella.py",
-    "test_relevance.py",
-    "test_documentation.py",
-    "test_wheel.py",
-    "test_notebooks.py",
-    "test_custom_method.py",
-    "test_local_launcher.py",
-    "test_recipes.py",
-)
-"""Of the thorough tests 60 in 430 take half of the time. They come last, so that where time runs
-out a few are left out instead of hundreds; what nothing else tests comes before what repeats."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    may_end_early = config.option.markexpr == "thorough"
-
-    def rank(item: pytest.Item) -> tuple[bool, int]:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
         name = item.path.name
-        if not may_end_early:
-            longest = name in LONGEST_FIRST
-            return not longest, LONGEST_FIRST.index(name) if longest else 0
-        # Where time runs out, the comparison with minigrid is not what is left out.
-        matters_most = item.path.parent.name == "parity"
-        last = name in LAST_OF_THOROUGH
-        return not matters_most, LAST_OF_THOROUGH.index(name) if last else -1
+        return LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
 
     items.sort(key=rank)
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A machine that is given less time than all tests take leaves out the last thorough ones."""
-    until = os.environ.get("ELLA_TEST_UNTIL")
-    if until is not None and time.time() > float(until) and item.get_closest_marker("thorough"):
-        pytest.skip("ELLA_TEST_UNTIL is over")
 
 
 @pytest.fixture(scope="session")

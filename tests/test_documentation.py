@@ -54,8 +54,9 @@ images, texts, labels = [np.zeros((7, 7, 3))] * 2, ["go to the red ball"] * 2, [
 """
 }
 """What a page leaves to its reader."""
-INDEPENDENT = ("README.md", "docs/methods.md")
-"""Pages whose blocks each stand alone; on others a block may use names of those before it."""
+INDEPENDENT = {"README.md": pytest.mark.thorough, "docs/methods.md": pytest.mark.nightly}
+"""Pages whose blocks each stand alone, and the mark of those that train; on other pages a block may
+use names of those before it."""
 LONG = (
     "docs/agents.md",
     "docs/gymnasium.md",
@@ -97,8 +98,8 @@ def run(codes: list[str], page: str, folder: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("page", "index"),
     [
-        pytest.param(page, index, marks=pytest.mark.thorough if LONG_BLOCK.search(block) else ())
-        for page in INDEPENDENT
+        pytest.param(page, index, marks=mark if LONG_BLOCK.search(block) else ())
+        for page, mark in INDEPENDENT.items()
         for index, block in enumerate(blocks(page))
     ],
 )
@@ -110,7 +111,7 @@ def test_code_blocks_run_as_written(page, index, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=pytest.mark.thorough if page in LONG else ())
+        pytest.param(page, marks=pytest.mark.nightly if page in LONG else ())
         for page in ALL_PAGES
         if page not in INDEPENDENT and blocks(page)
     ],

@@ -80,7 +80,7 @@ def test_documentation_and_other_notebooks_link_to_files_that_exist(path):
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_train_and_watch(tmp_path, monkeypatch):
     names = executed("train_and_watch", tmp_path, monkeypatch)
     for result in names["results"].values():
@@ -95,7 +95,7 @@ def test_train_and_watch(tmp_path, monkeypatch):
     assert os.path.exists("runs/unlock-small-policy.safetensors")
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_own_environment(tmp_path, monkeypatch):
     names = executed("own_environment", tmp_path, monkeypatch)
     for found in names["curves"].values():
@@ -112,7 +112,7 @@ def test_own_environment(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_own_method(tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
     monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
@@ -127,7 +127,7 @@ def test_own_method(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_lambda_sweep(tmp_path, monkeypatch):
     names = executed("lambda_sweep", tmp_path, monkeypatch)
     shape = (len(names["LAMBDAS"]), names["SEEDS"])

@@ -26,7 +26,7 @@ RUNS = [
 ]
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize(("recipe", "env"), RUNS)
 def test_recipe_trains_with_and_without_ella(recipe, env, tmp_path, capsys):
     out = tmp_path / "results" / "tiny.json"
@@ -94,7 +94,7 @@ def test_interrupted_comparison_continues_and_more_seeds_are_added(tmp_path):
     assert summary["gain"][0] == pytest.approx(0.25)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_runs_in_several_processes_fill_the_same_table(tmp_path):
     tables = []
     for workers in (1, 2):

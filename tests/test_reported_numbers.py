@@ -72,7 +72,6 @@ def with_half_width(interval: Interval) -> str:
     return f"{100 * interval.value:.1f} ± {100 * half:.1f} %"
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("task", TASKS)
 def test_areas_are_those_of_the_runs(task):
     (row,) = [
@@ -213,7 +212,6 @@ def assert_cells(stated: list[str], result: GroupResult) -> None:
         assert signed(cell) == signed(found)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "task", ["putnext-room", "unlock-maze", "openpick-maze", "combo-maze", "sequence-maze"]
 )
@@ -232,7 +230,6 @@ def test_finished_runs_are_what_the_results_say(task):
         assert_cells(stated, results[label])
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize(("cells", "variant"), [("raw", "paper"), ("one-hot", "onehot")])
 def test_runs_from_either_cells_are_what_the_results_say(task, cells, variant):

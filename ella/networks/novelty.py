@@ -1,4 +1,8 @@
-"""Networks whose disagreement is novelty: a fixed random target, and a predictor of it."""
+"""Networks whose disagreement is novelty: a fixed random target, and a predictor of it.
+
+Their outputs are subtracted when they are nearly equal, so matrix products are never TF32, whatever
+the default.
+"""
 
 from itertools import pairwise
 
@@ -44,12 +48,13 @@ class ConvolutionalEncoder(eqx.Module):
         )
 
     def __call__(self, x: Float[Array, "*rows 7 7 3"]) -> Float[Array, "*rows O"]:
-        for convolution in self.convolutions:
-            x = jax.nn.elu(convolution(x))
-        x = x.reshape(*x.shape[:-3], -1)
-        for layer in self.dense[:-1]:
-            x = jax.nn.relu(layer(x))
-        return self.dense[-1](x)
+        with jax.default_matmul_precision("highest"):
+            for convolution in self.convolutions:
+                x = jax.nn.elu(convolution(x))
+            x = x.reshape(*x.shape[:-3], -1)
+            for layer in self.dense[:-1]:
+                x = jax.nn.relu(layer(x))
+            return self.dense[-1](x)
 
 
 class DenseLayers(eqx.Module):
@@ -71,6 +76,7 @@ class DenseLayers(eqx.Module):
         )
 
     def __call__(self, x: Float[Array, "*rows I"]) -> Float[Array, "*rows O"]:
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = jax.nn.relu(jnp.matmul(x, weight) + bias)
-        return jnp.matmul(x, self.weights[-1]) + self.biases[-1]
+        with jax.default_matmul_precision("highest"):
+            for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+                x = jax.nn.relu(jnp.matmul(x, weight) + bias)
+            return jnp.matmul(x, self.weights[-1]) + self.biases[-1]

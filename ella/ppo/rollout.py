@@ -185,7 +185,7 @@ def gather_log_prob(
 def _values_before_reset(
     network: ActorCritic,
     trajectory: Trajectory,
-    modulations: Float[Array, "R N 2 C"],
+    modulations: Float[Array, "R *K N 2 C"],
     memory: Memory,
 ) -> Float[Array, "T B"]:
     """Values of the observations after each action, `memory` being that after each step."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.measurement import Mean, Measurements, mean_of
+from ella.schedule import LARGEST_COUNT
 from ella.shaping import precedence, relevance_dataset
 from ella.shaping.oracle import low_level_of
 from ella.shaping.precedence import Precedence
@@ -49,7 +50,7 @@ class EllaState:
 
     ledger: EpisodeLedger
     steps: Int32[Array, ""]
-    """Steps of each environment so far."""
+    """Steps of each environment so far, at most `LARGEST_COUNT`."""
     dataset: RelevanceDataset
     relevance: PyTree
     """The relevance judge's own state."""
@@ -166,7 +167,7 @@ class EllaShaper(AbstractRewardShaper):
         """`shape` in full: every completion and payment, for videos and explanations."""
         T, B = trajectory.reward.shape
         terminated = self.termination.of_rollout(trajectory.observation)
-        steps = state.steps + jnp.arange(T, dtype=jnp.int32)
+        steps = _counted_on(state.steps, jnp.arange(T, dtype=jnp.int32))
         by_row = self.relevance.relevant(state.relevance, trajectory.instructions)
         relevant = by_row[trajectory.instruction_row]
         relevant |= self.relevance.pays_everything(steps, self.num_envs or B)[:, None, None]
@@ -188,7 +189,7 @@ class EllaShaper(AbstractRewardShaper):
             known = precedence.observe(known, account.completed, account.completed_at, ends.success)
         state = EllaState(
             ledger=ledger,
-            steps=state.steps + T,
+            steps=_counted_on(state.steps, T),
             dataset=relevance_dataset.record(state.dataset, ends.ids, completed, ends.success),
             relevance=self.relevance.observe(state.relevance, ends),
             precedence=known,
@@ -287,6 +288,13 @@ class EllaShaper(AbstractRewardShaper):
         if self.solvency is not None:
             bonus = jnp.where(insolvent, least, bonus)
         return replace(account, bonus=bonus, insolvent=insolvent)
+
+
+def _counted_on(
+    steps: Int32[Array, ""], more: int | Int32[Array, "*more"]
+) -> Int32[Array, "*more"]:
+    """The sum, at most `LARGEST_COUNT`."""
+    return steps + jnp.minimum(more, LARGEST_COUNT - steps)
 
 
 def ella_shaper(

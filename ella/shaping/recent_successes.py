@@ -93,8 +93,10 @@ def count_episodes(
 
 def updated(rates: FiringRates) -> FiringRates:
     """The rates of the episodes counted so far."""
+    # Without new episodes weights stop at half an episode: in the end they would be 0.
+    kept = jnp.where(rates.episodes >= 1, KEPT_AT_UPDATE, 1.0)
     return FiringRates(
-        fired=KEPT_AT_UPDATE * rates.fired,
-        episodes=KEPT_AT_UPDATE * rates.episodes,
-        rate=rates.fired / jnp.maximum(rates.episodes, 1.0),
+        fired=kept * rates.fired,
+        episodes=kept * rates.episodes,
+        rate=rates.fired / jnp.maximum(rates.episodes, KEPT_AT_UPDATE),
     )

@@ -8,14 +8,18 @@ from jaxtyping import Array, Float
 
 SMALLEST_DEVIATION = 1e-4
 """What never varies is not divided by less."""
+MOST_BATCHES = 2**20
+"""Everything before weighs as much as so many new batches at most: float32 would lose smaller
+shares, and the moments would stand still."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RunningMoments:
-    """Exact moments of a growing sample."""
+    """Moments of a growing sample, exact for its first `MOST_BATCHES` batches."""
 
     count: Float[Array, ""]
+    """Values so far, at most as many as `MOST_BATCHES + 1` batches have."""
     mean: Float[Array, "*shape"]
     squares: Float[Array, "*shape"]
     """Sum of squared distances from the mean."""
@@ -37,10 +41,12 @@ def merged(moments: RunningMoments, values: Float[Array, " n *shape"]) -> Runnin
     number = values.shape[0]
     mean = values.mean(0)
     squares = jnp.square(values - mean).sum(0)
-    count = moments.count + number
+    before = jnp.minimum(moments.count, float(number * MOST_BATCHES))
+    kept = moments.squares * (before / jnp.maximum(moments.count, 1.0))
+    count = before + number
     shift = mean - moments.mean
     return RunningMoments(
         count=count,
         mean=moments.mean + shift * (number / count),
-        squares=moments.squares + squares + jnp.square(shift) * (moments.count * number / count),
+        squares=kept + squares + jnp.square(shift) * (before * number / count),
     )

@@ -1,6 +1,7 @@
 """Whole iterations on a real, small room."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from tiny_runs import TINY
 
-from ella.measurement import Measurements
+from ella.measurement import Mean, Measurements
 from ella.ppo.iteration import TrainState, init_train_state, run_iteration, train_state_shapes
 from ella.shaping.shaper import NoShaping
 from ella.training import presets
@@ -33,6 +34,8 @@ CONFIG = replace(
     pool_size=32,
 )
 SEEDS = 2
+WELL_COMPILED = {"xla_backend_optimization_level": 1}
+"""For what trains for long: more optimisation than tests have otherwise."""
 
 
 @jax.jit
@@ -71,18 +74,34 @@ def part(state: TrainState, seeds: slice) -> TrainState:
     return jax.tree.map(lambda leaf: leaf[seeds], state)
 
 
+GOLDEN = replace(
+    CONFIG,
+    network=replace(CONFIG.network, width=16, instruction_width=16, memory_width=16, head_width=16),
+    learning_rate=5e-3,
+)
+
+
 @pytest.mark.slow
-@pytest.mark.thorough
-def test_a_small_agent_learns(start: TrainState) -> None:
-    groups, ended, succeeded = (start,), [], []
-    for iteration in range(45):
-        groups, (found,) = iterate(groups, jnp.int32(iteration))
-        ended.append(found["success_rate"].count.sum())
-        succeeded.append(found["success_rate"].total.sum())
-    early = sum(succeeded[:10]) / sum(ended[:10])
-    late = sum(succeeded[-10:]) / sum(ended[-10:])
-    assert early < 0.35
-    assert late > early + 0.2
+def test_a_small_agent_learns() -> None:
+    """Seeds 0 to 7: 14 to 24 % in the first 10 iterations, 67 to 85 % in the last 10."""
+
+    @partial(jax.jit, compiler_options=WELL_COMPILED)
+    def train(key: jax.Array) -> Mean:
+        state = jax.vmap(lambda key: init_train_state(ENV, GOLDEN, NoShaping(), key=key))(key[None])
+
+        def iterate(state: TrainState, iteration: jax.Array) -> tuple[TrainState, Mean]:
+            groups, (found,) = run_iteration(ENV, GOLDEN, [NoShaping()], [state], iteration)
+            return groups[0], found["success_rate"]
+
+        return jax.lax.scan(iterate, state, jnp.arange(100, dtype=jnp.int32))[1]
+
+    success = train(jax.random.key(0))
+    early, late = (
+        success.total[part].sum() / success.count[part].sum()
+        for part in (slice(10), slice(-10, None))
+    )
+    assert 0.05 < early < 0.35
+    assert late > 0.55
 
 
 @pytest.mark.thorough

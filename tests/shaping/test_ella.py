@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from random_rollouts import random_rollouts, steps_of
 
 import ella
+from ella.schedule import LARGEST_COUNT
 from ella.shaping import relevance_dataset
 from ella.shaping.ella import (
     EllaShaper,
@@ -338,6 +339,18 @@ def test_everything_pays_before_the_oracle_takes_over(played):
     truth = np.asarray(shaper.relevance.probability((), jnp.arange(SPEC.language.num_ids)))[ids]
     assert (earned[:12] & (truth[:12] == 0)).any()
     assert not (earned[12:] & (truth[12:] == 0)).any()
+
+
+def test_steps_beyond_the_largest_count_stay_there(played):
+    shaper, rollout = played
+    state = replace(shaper.init(8, key=jax.random.key(0)), steps=jnp.int32(LARGEST_COUNT - 12))
+    account = jax.jit(lambda s, r: shaper.account(s, r))
+    state, found = account(state, rollout)
+    assert int(state.steps) == LARGEST_COUNT
+    ids = np.asarray(rollout.instruction_id)
+    truth = np.asarray(shaper.relevance.probability((), jnp.arange(SPEC.language.num_ids)))[ids]
+    assert not (np.asarray(found.earned) & (truth == 0)).any()
+    assert int(account(state, rollout)[0].steps) == LARGEST_COUNT
 
 
 def test_measurements_count_what_happened(played):

@@ -1,5 +1,6 @@
 """RND and NovelD."""
 
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +22,7 @@ from ella.methods.noveld import NovelD
 from ella.methods.rnd import RND
 from ella.shaping.noveld import NoveldShaper, _novelty
 from ella.shaping.rnd import RndShaper, _errors
-from ella.shaping.running_moments import merged, no_moments
+from ella.shaping.running_moments import MOST_BATCHES, RunningMoments, merged, no_moments
 from ella.shaping.visits import count_visits, no_visits
 
 SMALL_RND = RndShaper(**RND(features=32, learning_rate=2e-3, epochs=2, minibatches=2).values())
@@ -146,6 +147,19 @@ def test_small_distances_of_large_features_are_exact():
     np.testing.assert_allclose(found, exact.mean(-1), rtol=1e-5)
 
 
+@pytest.mark.parametrize("shaper", [SMALL_RND, SMALL_NOVELD])
+def test_every_product_is_exact_whatever_the_default_on_a_gpu(shaper):
+    state = jax.eval_shape(lambda: shaper.init(B, key=jax.random.key(0)))
+    with jax.default_matmul_precision("default"):
+        jaxpr = jax.make_jaxpr(partial(one_iteration.__wrapped__, shaper))(
+            state, random_rollouts()[0], jax.random.key(0)
+        )
+    text = str(jaxpr)
+    highest = "precision=(Precision.HIGHEST, Precision.HIGHEST)"
+    assert text.count(highest) == len(re.findall(r"= dot_general\[", text)) > 0
+    assert "conv_general" not in text
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("shaper", [SMALL_RND, SMALL_NOVELD])
 def test_shape_equals_one_step_at_a_time(shaper):
@@ -164,6 +178,24 @@ def test_running_moments_are_those_of_everything():
         moments = jax.jit(merged)(moments, values[start:stop])
     np.testing.assert_allclose(moments.mean, values.mean(axis=0), rtol=1e-4)
     np.testing.assert_allclose(moments.deviation, values.std(axis=0), rtol=1e-4)
+
+
+def test_running_moments_follow_the_data_after_any_number_of_frames():
+    rows, batches, frames = 16, 2**16, 2.0**30
+    long = RunningMoments(jnp.float32(frames), jnp.float32(0.0), jnp.float32(frames))
+    later = jnp.tile(jnp.array([0.2, 0.4]), rows // 2)
+    found, _ = jax.jit(
+        lambda start: jax.lax.scan(
+            lambda moments, _: (merged(moments, later), None), start, length=batches
+        )
+    )(long)
+    # Batches weigh as much as 1 in MOST_BATCHES from then on.
+    old = (1 - 1 / MOST_BATCHES) ** batches
+    mean = (1 - old) * 0.3
+    variance = old * 1 + (1 - old) * (0.3**2 + 0.1**2) - mean**2
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-2)
+    np.testing.assert_allclose(found.deviation, np.sqrt(variance), rtol=2e-3)
+    assert np.sqrt(variance) < 0.98
 
 
 def test_bad_settings_are_refused():

@@ -43,3 +43,16 @@ def test_rates_are_those_of_episodes_that_ended():
     later = recent_successes.updated(count(updated, np.ones((T, B, L), bool), done))
     share = (0.5 * completed[done].mean(0) + 1) / 1.5
     np.testing.assert_allclose(later.rate, share, rtol=1e-6)
+
+
+def test_rates_stay_while_no_episode_ends():
+    rng = np.random.default_rng(0)
+    completed, done = rng.random((T, B, L)) < 0.3, rng.random((T, B)) < 0.5
+    rates = recent_successes.updated(count(recent_successes.no_episodes(L), completed, done))
+    later = rates
+    for _ in range(200):
+        later = recent_successes.updated(later)
+    np.testing.assert_array_equal(later.rate, rates.rate)
+    # New episodes still count more than those before.
+    later = recent_successes.updated(count(later, np.ones((T, B, L), bool), done))
+    assert (later.rate > (rates.rate + 1) / 2).all()

@@ -12,6 +12,7 @@ import pytest
 from ella.episodes.explanation import explain
 from ella.errors import InputError
 from ella.networks.settings import RelevanceNetworkSettings
+from ella.schedule import LARGEST_COUNT
 from ella.shaping import relevance as relevance_module
 from ella.shaping import relevance_dataset
 from ella.shaping.beliefs import BelievedRelevance
@@ -259,6 +260,12 @@ def test_everything_is_paid_for_in_the_first_frames_of_a_seed(frames, paid):
     for judge in (relevance, BelievedRelevance(relevance)):
         found = judge.pays_everything(jnp.arange(5), 64)
         assert found.tolist() == [True] * paid + [False] * (5 - paid)
+
+
+def test_more_frames_than_are_counted_are_all_paid_for():
+    relevance = LearnedRelevance(SPEC, RelevanceSettings(everything_frames=2**33), learns=False)
+    found = relevance.pays_everything(jnp.array([0, LARGEST_COUNT - 1]), 1)
+    assert found.tolist() == [True, True]
 
 
 def test_a_negative_number_of_frames_is_refused():
