@@ -50,7 +50,7 @@ def trained(tmp_path_factory):
     return run
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_success_and_share_of_every_part_are_logged(trained):
     assert read_run(trained)[1].also == ("goto-room:2", "openpick-maze")
     rows = read_rows(trained)
@@ -70,7 +70,7 @@ def test_success_and_share_of_every_part_are_logged(trained):
         assert float(row["levels_reused"]) == 0
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_the_second_half_is_trained_again_bit_identically(trained, tmp_path):
     shutil.copytree(trained, tmp_path / "half")
     half, newest = sorted((tmp_path / "half" / "checkpoints").iterdir())
@@ -84,7 +84,7 @@ def test_the_second_half_is_trained_again_bit_identically(trained, tmp_path):
         np.testing.assert_array_equal(column, resumed[name], err_msg=name)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_evaluation_and_explanation_are_of_the_target(trained, capsys):
     assert main(["eval", str(trained), "--episodes", "4", "--json"]) == 0
     assert {row["task"] for row in json.loads(capsys.readouterr().out)["results"]} == {

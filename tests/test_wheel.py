@@ -18,7 +18,7 @@ import pytest
 
 import ella
 
-pytestmark = [pytest.mark.thorough, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
@@ -82,6 +82,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return Built(sdist, wheel)
 
 
+@pytest.mark.thorough
 def test_every_file_of_the_package_is_in_the_wheel(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = archive.namelist()
@@ -95,6 +96,7 @@ def test_every_file_of_the_package_is_in_the_wheel(built: Built) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
+@pytest.mark.thorough
 def test_source_archive_has_what_a_build_needs(built: Built) -> None:
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -102,6 +104,7 @@ def test_source_archive_has_what_a_build_needs(built: Built) -> None:
     assert set(tracked("ella")) <= names
 
 
+@pytest.mark.nightly
 def test_installed_wheel_runs_the_demo(built: Built, tmp_path: Path) -> None:
     programs = empty_environment(tmp_path / "environment", f"{built.wheel}[train]")
     elsewhere = tmp_path / "elsewhere"

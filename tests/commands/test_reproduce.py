@@ -169,7 +169,7 @@ def test_a_wrong_word_is_one_line(words, complaint, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_figure_is_trained_drawn_and_not_trained_again(tmp_path: Path, capsys):
     words = [
         *("reproduce", "ride", "--scale", "smoke", "--out", str(tmp_path / "out")),
