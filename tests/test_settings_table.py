@@ -110,7 +110,6 @@ def test_every_setting_survives_json():
 
 
 def test_every_committed_run_reads_back():
-    """Also those of format version 1, whose tables were laid out otherwise."""
     runs = [path.parent for path in sorted(RESULTS.rglob("config.json"))]
     assert len(runs) >= 25
     for run in runs:
@@ -119,31 +118,19 @@ def test_every_committed_run_reads_back():
         assert spec.name == table["task"]["name"]
         assert settings.method.name == table["method"]
         assert (settings.seeds, settings.frames) == (table["seeds"], table["frames"])
-        if table.get("format_version", 1) < 3:
-            assert settings.log_iterations == table["log"]["every"]
-            assert settings.checkpoint_iterations == table["log"]["checkpoint_every"]
-            assert settings.log.every == table["log"]["every"] * settings.ppo.frames_per_iteration
-            if settings.method.name == "ella":
-                frames = settings.method.relevance.update_every
-                before = table["ella"]["relevance"]["update_every"]
-                assert frames == before * settings.ppo.frames_per_iteration
         for part in settings.method.parts:
             absent = {name for name, value in part.values().items() if value is None}
             assert absent <= {"examples", "solvency"}, "null stands for none, not for a default"
 
 
-def test_the_oracle_of_format_version_1(tmp_path):
-    table = {
-        "format_version": 1,
-        "task": {"name": "unlock-maze", "kinds": ["open"], "cols": 2, "low_level": "pick-maze"},
-        "method": "ella-oracle", "seeds": 2,
-        "ella": {"bonus": None, "recheck": False, "oracle": {"after_frames": 77}, "relevance": {}},
-        "ride": {"coefficient": 3.0},
-    }  # fmt: skip
-    (tmp_path / "config.json").write_text(json.dumps(table))
-    _, settings = read_run(tmp_path)
-    assert (settings.method.bonus, settings.method.recheck) == (0.25, False)
-    assert settings.method.after_frames == 77
+@pytest.mark.parametrize("version", [1, 2, 4])
+def test_another_format_is_refused(tmp_path, version):
+    write_config(tmp_path, find("goto-room"), TrainingSettings())
+    table = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**table, "format_version": version}))
+    message = f"format version {version}, this version of ella reads 3; read it with"
+    with pytest.raises(InputError, match=message):
+        read_run(tmp_path)
 
 
 @pytest.mark.parametrize(
