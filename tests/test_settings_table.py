@@ -8,7 +8,7 @@ import pytest
 
 import ella
 from ella.errors import InputError
-from ella.runs.config_file import read_config, read_run, write_config
+from ella.runs.config_file import read_config_table, read_run, write_config
 from ella.schedule import whole_iterations
 from ella.settings_table import merged
 from ella.shaping.low_level import low_level_tasks
@@ -32,7 +32,8 @@ def test_a_saved_configuration_reads_back_equal(tmp_path):
 def test_a_file_may_name_a_few_settings_only(tmp_path):
     file = tmp_path / "mine.json"
     file.write_text(json.dumps({"seeds": 2, "ppo": {"epochs": 1, "learning_rate": 1}}))
-    spec, settings = read_config(file, TrainingSettings(frames=5))
+    spec, table = read_config_table(file)
+    settings = from_table(table, TrainingSettings(frames=5), where="")
     assert spec is None
     assert (settings.seeds, settings.frames, settings.ppo.epochs) == (2, 5, 1)
     assert isinstance(settings.ppo.learning_rate, float)
@@ -97,11 +98,11 @@ def test_not_json_and_not_a_run(tmp_path):
     for text in ("{", "[" * 100_000):
         (tmp_path / "x.json").write_text(text)
         with pytest.raises(InputError, match="is not JSON"):
-            read_config(tmp_path / "x.json")
+            read_config_table(tmp_path / "x.json")
     with pytest.raises(InputError, match="is not a run"):
         read_run(tmp_path)
     with pytest.raises(InputError, match="cannot read"):
-        read_config(tmp_path / "absent.json")
+        read_config_table(tmp_path / "absent.json")
 
 
 def test_every_setting_survives_json():

@@ -54,14 +54,6 @@ def _rows(spec: TaskSpec, names: Iterable[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def read_config(
-    path: Path, default: TrainingSettings | None = None
-) -> tuple[TaskSpec | None, TrainingSettings]:
-    """The task, where the file has one, and the settings; what the file lacks is `default`'s."""
-    task, table = read_config_table(path)
-    return task, from_table(table, default, where=str(path))
-
-
 def read_config_table(path: Path) -> tuple[TaskSpec | None, dict[str, Any]]:
     """The task (where the file has one) and the table of settings in a file."""
     return split_table(read_table(path), where=str(path))
@@ -106,9 +98,10 @@ def _is_known(spec: TaskSpec) -> bool:
 
 def read_run(directory: Path) -> tuple[TaskSpec, TrainingSettings]:
     """The task and the resolved settings of a run."""
-    if not (directory / CONFIG_FILE).is_file():
+    path = directory / CONFIG_FILE
+    if not path.is_file():
         raise InputError(f"{directory} is not a run: it has no {CONFIG_FILE}")
-    spec, settings = read_config(directory / CONFIG_FILE)
+    spec, table = read_config_table(path)
     if spec is None:
-        raise InputError(f"{directory / CONFIG_FILE} names no task")
-    return spec, settings.resolved(spec)
+        raise InputError(f"{path} names no task")
+    return spec, from_table(table, where=str(path)).resolved(spec)

@@ -138,7 +138,8 @@ def _with_settings(
         if name in swept:
             shaper = with_numbers(shaper, {swept[name]: value})
         elif name in learner:
-            ppo = replace(ppo, **{learner[name]: value})
+            changed: dict[str, Any] = {learner[name]: value}
+            ppo = replace(ppo, **changed)
             same = [one for one in shared if one.split(".")[-1] == learner[name]]
             shaper = with_numbers(shaper, dict.fromkeys(same, value))
         else:
