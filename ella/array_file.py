@@ -48,10 +48,6 @@ class DamagedFileError(Exception):
     """A file is truncated, altered or no array file; the message is the reason, one line."""
 
 
-class NoTableError(DamagedFileError):
-    """A safetensors file, but without the table of an array file."""
-
-
 class MismatchedArraysError(Exception):
     """Arrays of other names, shapes or dtypes than expected; the message names the first."""
 
@@ -111,8 +107,6 @@ def load_arrays(path: Path, *, kind: str, version: int) -> ArrayFile:
         OSError: It cannot be read at all.
     """
     text, checksum, arrays = _read(path)
-    if checksum is None:
-        raise DamagedFileError("it has no checksum; an earlier version of ella may have written it")
     if checksum != _checksum(text, arrays):
         raise DamagedFileError("its checksum is wrong")
     try:
@@ -179,7 +173,7 @@ def _read(path: Path) -> tuple[str, str | None, dict[str, np.ndarray]]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DamagedFileError(f"no readable safetensors file: {reason}") from error
     if "ella" not in metadata:
-        raise NoTableError("it is a safetensors file of another program")
+        raise DamagedFileError("it is a safetensors file of another program")
     return metadata["ella"], metadata.get("sha256"), arrays
 
 

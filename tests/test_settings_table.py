@@ -8,7 +8,7 @@ import pytest
 
 import ella
 from ella.errors import InputError
-from ella.runs.config_file import read_config, read_run, write_config
+from ella.runs.config_file import read_config_table, read_run, write_config
 from ella.schedule import whole_iterations
 from ella.settings_table import merged
 from ella.shaping.low_level import low_level_tasks
@@ -32,7 +32,8 @@ def test_a_saved_configuration_reads_back_equal(tmp_path):
 def test_a_file_may_name_a_few_settings_only(tmp_path):
     file = tmp_path / "mine.json"
     file.write_text(json.dumps({"seeds": 2, "ppo": {"epochs": 1, "learning_rate": 1}}))
-    spec, settings = read_config(file, TrainingSettings(frames=5))
+    spec, table = read_config_table(file)
+    settings = from_table(table, TrainingSettings(frames=5), where="")
     assert spec is None
     assert (settings.seeds, settings.frames, settings.ppo.epochs) == (2, 5, 1)
     assert isinstance(settings.ppo.learning_rate, float)
@@ -97,11 +98,11 @@ def test_not_json_and_not_a_run(tmp_path):
     for text in ("{", "[" * 100_000):
         (tmp_path / "x.json").write_text(text)
         with pytest.raises(InputError, match="is not JSON"):
-            read_config(tmp_path / "x.json")
+            read_config_table(tmp_path / "x.json")
     with pytest.raises(InputError, match="is not a run"):
         read_run(tmp_path)
     with pytest.raises(InputError, match="cannot read"):
-        read_config(tmp_path / "absent.json")
+        read_config_table(tmp_path / "absent.json")
 
 
 def test_every_setting_survives_json():
@@ -110,7 +111,6 @@ def test_every_setting_survives_json():
 
 
 def test_every_committed_run_reads_back():
-    """Also those of format version 1, whose tables were laid out otherwise."""
     runs = [path.parent for path in sorted(RESULTS.rglob("config.json"))]
     assert len(runs) >= 25
     for run in runs:
@@ -119,31 +119,19 @@ def test_every_committed_run_reads_back():
         assert spec.name == table["task"]["name"]
         assert settings.method.name == table["method"]
         assert (settings.seeds, settings.frames) == (table["seeds"], table["frames"])
-        if table.get("format_version", 1) < 3:
-            assert settings.log_iterations == table["log"]["every"]
-            assert settings.checkpoint_iterations == table["log"]["checkpoint_every"]
-            assert settings.log.every == table["log"]["every"] * settings.ppo.frames_per_iteration
-            if settings.method.name == "ella":
-                frames = settings.method.relevance.update_every
-                before = table["ella"]["relevance"]["update_every"]
-                assert frames == before * settings.ppo.frames_per_iteration
         for part in settings.method.parts:
             absent = {name for name, value in part.values().items() if value is None}
             assert absent <= {"examples", "solvency"}, "null stands for none, not for a default"
 
 
-def test_the_oracle_of_format_version_1(tmp_path):
-    table = {
-        "format_version": 1,
-        "task": {"name": "unlock-maze", "kinds": ["open"], "cols": 2, "low_level": "pick-maze"},
-        "method": "ella-oracle", "seeds": 2,
-        "ella": {"bonus": None, "recheck": False, "oracle": {"after_frames": 77}, "relevance": {}},
-        "ride": {"coefficient": 3.0},
-    }  # fmt: skip
-    (tmp_path / "config.json").write_text(json.dumps(table))
-    _, settings = read_run(tmp_path)
-    assert (settings.method.bonus, settings.method.recheck) == (0.25, False)
-    assert settings.method.after_frames == 77
+@pytest.mark.parametrize("version", [1, 2, 4])
+def test_another_format_is_refused(tmp_path, version):
+    write_config(tmp_path, find("goto-room"), TrainingSettings())
+    table = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**table, "format_version": version}))
+    message = f"format version {version}, this version of ella reads 3; read it with"
+    with pytest.raises(InputError, match=message):
+        read_run(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -297,22 +297,6 @@ class ELLA(EllaMethod):
     relevance: RelevanceSettings = field(default_factory=RelevanceSettings)
     """The relevance classifier, trained online."""
 
-    @classmethod
-    def settings_of_first_version(cls, table: Mapping[str, Any]) -> dict[str, Any]:
-        found = super().settings_of_first_version(table)
-        return {name: value for name, value in found.items() if name != "oracle"}
-
-    @classmethod
-    def settings_of_second_version(
-        cls, table: Mapping[str, Any], frames_per_iteration: int
-    ) -> dict[str, Any]:
-        found = dict(table)
-        relevance = table.get("relevance")
-        if isinstance(relevance, Mapping) and isinstance(relevance.get("update_every"), int):
-            frames = relevance["update_every"] * frames_per_iteration
-            found["relevance"] = {**relevance, "update_every": frames}
-        return found
-
     def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         return learned_judge(task, low_level, self.relevance)
 

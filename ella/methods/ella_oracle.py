@@ -1,10 +1,9 @@
 """ELLA with ground-truth relevance in place of the relevance classifier."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from ella.methods.ella import ELLA, EllaMethod
+from ella.methods.ella import EllaMethod
 from ella.methods.registry import register
 from ella.setting_checks import require_at_least
 
@@ -31,12 +30,6 @@ class ELLAOracle(EllaMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least(self, 0, "after_frames")
-
-    @classmethod
-    def settings_of_first_version(cls, table: Mapping[str, Any]) -> dict[str, Any]:
-        shared = ELLA.settings_of_first_version(table)
-        shared.pop("relevance", None)
-        return {**shared, **((table.get(ELLA.name) or {}).get("oracle") or {})}
 
     def judge(self, task: "Task", low_level: "Language") -> "AbstractRelevance":
         from ella.shaping.relevance import OracleRelevance

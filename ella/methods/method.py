@@ -94,19 +94,6 @@ class Method(ABC):
     def build(self, context: BuildContext) -> "AbstractRewardShaper":
         """The shaper of resolved settings, its offline stage run or taken from the cache."""
 
-    @classmethod
-    def settings_of_first_version(cls, table: Mapping[str, Any]) -> dict[str, Any]:
-        """The method's settings in a config.json of format version 1."""
-        return dict(table.get(cls.name) or {})
-
-    @classmethod
-    def settings_of_second_version(
-        cls, table: Mapping[str, Any], frames_per_iteration: int
-    ) -> dict[str, Any]:
-        """The method's settings in its own table of a config.json of format version 2, in which
-        schedules counted iterations."""
-        return dict(table)
-
     def resolved(self, task: "Task") -> Self:
         """These settings with every default that depends on the task filled in."""
         return self

@@ -18,7 +18,6 @@ from ella.networks.normalisation import Moments, Normalisation, initial_moments
 from ella.networks.settings import Kind
 
 SIDE = 7
-CELLS = SIDE * SIDE
 
 
 def on_cells(

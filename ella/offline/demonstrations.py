@@ -65,7 +65,6 @@ def demonstrations(
     env: Environment,
     key: PRNGKeyArray,
     num_episodes: int,
-    max_length: int | None = None,
     *,
     chunk: int = CHUNK,
     collected: Callable[[int], None] = lambda episodes: None,
@@ -75,7 +74,7 @@ def demonstrations(
     parts = []
     for chunk_key in _chunk_keys(key, num_episodes, chunk):
         level_key, moment_key = jax.random.split(chunk_key)
-        levels, found = _solve_fresh(env, level_key, max_length, chunk)
+        levels, found = _solve_fresh(env, level_key, chunk)
         steps = jax.random.randint(moment_key, (chunk,), 0, found.lengths)
         earlier = _replay(env, levels, found.actions, steps)
         parts.append(
@@ -91,18 +90,13 @@ def demonstrations(
 
 
 def record_episodes(
-    env: Environment,
-    key: PRNGKeyArray,
-    num_episodes: int,
-    max_length: int | None = None,
-    *,
-    chunk: int = CHUNK,
+    env: Environment, key: PRNGKeyArray, num_episodes: int, *, chunk: int = CHUNK
 ) -> RecordedEpisodes:
     """Expert episodes on fresh levels with everything that was seen; T is the longest's length,
     rounded up."""
     parts = []
     for chunk_key in _chunk_keys(key, num_episodes, chunk):
-        levels, found = _solve_fresh(env, chunk_key, max_length, chunk)
+        levels, found = _solve_fresh(env, chunk_key, chunk)
         summary = _summary(levels, found)
         images, directions = _watch(env, levels, jnp.asarray(summary["actions"]), found.lengths)
         parts.append({**summary, "images": images, "directions": directions})
@@ -130,12 +124,10 @@ def _chunk_keys(key: PRNGKeyArray, num_episodes: int, chunk: int) -> Key[Array, 
     return jax.random.split(key, -(-num_episodes // chunk))
 
 
-@partial(jax.jit, static_argnums=(0, 2, 3))
-def _solve_fresh(
-    env: Environment, key: PRNGKeyArray, max_length: int | None, chunk: int
-) -> tuple[State, Solutions]:
+@partial(jax.jit, static_argnums=(0, 2))
+def _solve_fresh(env: Environment, key: PRNGKeyArray, chunk: int) -> tuple[State, Solutions]:
     levels = env.generate(key, chunk)
-    return levels, solve(env, levels, max_length)
+    return levels, solve(env, levels)
 
 
 def _summary(levels: State, found: Solutions) -> dict[str, np.ndarray]:

@@ -69,7 +69,6 @@ def action_frequency_classifier(
     settings: ActionFrequencyTrainingSettings | None = None,
     *,
     directory: Path | None = None,
-    progress: Callable[[ActionFrequencyProgress], None] = lambda progress: None,
 ) -> TrainedActionFrequency:
     """The classifier of a low-level task, from the cache or trained now.
 
@@ -77,7 +76,6 @@ def action_frequency_classifier(
         task: The low-level task.
         settings: How to train; the released code's way by default.
         directory: The cache's place; the user's own by default.
-        progress: Called every few epochs while training, besides what is shown.
     """
     settings = settings or ActionFrequencyTrainingSettings()
 
@@ -94,7 +92,6 @@ def action_frequency_classifier(
 
             def show(now: ActionFrequencyProgress) -> None:
                 shown(now.epoch, now.epochs, f"loss {now.loss:.4f}, accuracy {now.accuracy:.1%}")
-                progress(now)
 
             return train_action_frequency(task.language, training, held_out, settings, show)
 
@@ -128,7 +125,7 @@ def train_action_frequency(
     training: ActionFrequencyExamples,
     held_out: ActionFrequencyExamples,
     settings: ActionFrequencyTrainingSettings,
-    progress: Callable[[ActionFrequencyProgress], None] = lambda progress: None,
+    progress: Callable[[ActionFrequencyProgress], None],
 ) -> tuple[ActionFrequencyModel, dict[str, Any]]:
     """The model after the last epoch, and a record of how it does on held-out examples."""
     network_key, batch_key = jax.random.split(jax.random.key(settings.seed))

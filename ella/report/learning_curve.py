@@ -9,6 +9,7 @@ import numpy as np
 from ella.errors import InputError
 from ella.report.method_styles import method_label
 from ella.report.palette import colours
+from ella.report.series import SUCCESS
 from ella.runs.config_file import read_run
 from ella.runs.metrics import read_rows
 
@@ -16,11 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def write_learning_curves(
-    runs: Sequence[Path], path: Path, *, name: str = "success_rate", title: str = ""
-) -> Path:
-    """Draw one measurement of some runs over frames: every seed thin, their mean thick, in the
-    colours of the runs' methods."""
+def write_learning_curves(runs: Sequence[Path], path: Path, *, title: str = "") -> Path:
+    """Draw the success of some runs over frames: every seed thin, their mean thick, in the colours
+    of the runs' methods."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -28,13 +27,12 @@ def write_learning_curves(
     labels = {run: method_label(read_run(run)[1].method.name) for run in runs}
     paint = colours(list(labels.values()))
     for run, label in labels.items():
-        frames, curves = curves_of(run, name)
+        frames, curves = curves_of(run)
         _draw_run(axes, frames, curves, paint[label][0], label)
-    if name == "success_rate":
-        axes.set_ylim(-0.02, 1.02)
+    axes.set_ylim(-0.02, 1.02)
     axes.set_xlabel("frames of each seed")
     axes.xaxis.set_major_formatter(lambda frames, _: f"{frames:,.0f}")
-    axes.set_ylabel(name.replace("_", " "))
+    axes.set_ylabel("success rate")
     axes.set_title(title or ", ".join(run.name for run in runs))
     axes.grid(alpha=0.3)
     axes.legend(loc="upper left", frameon=False)
@@ -43,15 +41,18 @@ def write_learning_curves(
     return path
 
 
-def curves_of(run: Path, name: str = "success_rate") -> tuple[np.ndarray, np.ndarray]:
-    """Frames [lines] and a measurement [seeds, lines] of a run; NaN where it was not measured."""
+def curves_of(run: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Frames [lines] and success [seeds, lines] of a run; NaN where it was not measured."""
     rows = read_rows(run)
-    if not rows or name not in rows[0]:
-        raise InputError(f"{run} has no measurement '{name}'")
+    if not rows or SUCCESS not in rows[0]:
+        raise InputError(f"{run} has no measurement '{SUCCESS}'")
     seeds = sorted({int(row["seed"]) for row in rows})
     frames = np.array([int(row["frames"]) for row in rows if int(row["seed"]) == seeds[0]])
     curves = np.array(
-        [[float(row[name] or "nan") for row in rows if int(row["seed"]) == seed] for seed in seeds]
+        [
+            [float(row[SUCCESS] or "nan") for row in rows if int(row["seed"]) == seed]
+            for seed in seeds
+        ]
     )
     return frames, curves
 

@@ -16,7 +16,7 @@ import numpy as np
 from ella.errors import InputError
 from ella.report.figure_files import is_figure
 from ella.report.series import MAX_NUMBER, SUCCESS, Series, read_series
-from ella.runs.config_file import CONFIG_FILE, FORMAT_VERSION, READABLE_VERSIONS, current_table
+from ella.runs.config_file import CONFIG_FILE, check_format, split_table
 from ella.runs.directory import PROVENANCE_FILE
 from ella.runs.metrics import FILE_NAME
 from ella.runs.run_evaluation import FILES, RunEvaluation, read_evaluation
@@ -140,7 +140,7 @@ def _resolved(config: dict[str, Any]) -> dict[str, Any]:
     """The settings of a configuration with every default filled in; those of a method that is not
     installed here as they are."""
     try:
-        task, table = current_table(config, where=CONFIG_FILE)
+        task, table = split_table(config, where=CONFIG_FILE)
         settings = from_table(table, where=CONFIG_FILE)
     except InputError:
         return config
@@ -197,12 +197,7 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
     if not any(folder.iterdir()):
         raise InputError("the folder is empty")
     config = read_table(folder / CONFIG_FILE)
-    version = config.get("format_version", FORMAT_VERSION)
-    if version not in READABLE_VERSIONS:
-        warnings.append(
-            f"{folder}: {CONFIG_FILE} has format version {version}, this program's is "
-            f"{FORMAT_VERSION}; read as far as it is understood"
-        )
+    check_format(config, where=CONFIG_FILE)
     task = config.get("task")
     if not isinstance(task, dict) or not isinstance(task.get("name"), str):
         raise InputError(f"{CONFIG_FILE} names no task")

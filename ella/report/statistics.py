@@ -59,7 +59,7 @@ def bootstrap_interval(
 
 
 def curve_band(
-    curves: np.ndarray, aggregate: Aggregate, *, seed: int = 0
+    curves: np.ndarray, aggregate: Aggregate
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """At every point of curves [seeds, T] an aggregate, and the low and high end of its
     `bootstrap_interval`, or of the range of seeds where fewer than `ENOUGH_SEEDS` measured the
@@ -79,7 +79,7 @@ def curve_band(
         if pattern.sum() < ENOUGH_SEEDS:
             low[points], high[points] = part.min(axis=1), part.max(axis=1)
             continue
-        rows = _rows(np.random.default_rng(seed), part.shape[1])
+        rows = _rows(np.random.default_rng(0), part.shape[1])
         levels = _expanded_levels(part.shape[1])
         low[points], high[points] = np.quantile(aggregate(part[:, rows]), levels, axis=1)
     return value, low, high

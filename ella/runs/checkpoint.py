@@ -74,8 +74,7 @@ class CheckpointStore:
         return sorted(
             path
             for path in self.directory.iterdir()
-            # Those of format version 1 were directories without a suffix.
-            if path.stem.isdecimal() and path.suffix in (_SUFFIX, "")
+            if path.stem.isdecimal() and path.suffix == _SUFFIX
         )
 
     def restore_newest(self, like: PyTree, *, at_most: int | None = None) -> Checkpoint | None:
@@ -95,12 +94,6 @@ class CheckpointStore:
         return None
 
     def _restore(self, path: Path, like: PyTree) -> Checkpoint:
-        if path.is_dir():
-            raise InputError(
-                f"checkpoint {path} has format version 1, this version of ella reads "
-                f"{FORMAT_VERSION}; resume the run with the version that began it, or start a new "
-                "run"
-            )
         try:
             found = load_arrays(path, kind=KIND, version=FORMAT_VERSION)
         except OSError as error:

@@ -9,25 +9,18 @@ from typing import Any
 
 from ella.durable_files import write_durably
 from ella.errors import InputError
-from ella.methods.registry import all_methods, classes_of
-from ella.ppo.settings import PPOSettings
-from ella.settings_table import read_table, to_json, updated
-from ella.training.settings import PLAIN_FIELDS, TrainingSettings, from_table, to_table
+from ella.settings_table import read_table, to_json
+from ella.training.settings import TrainingSettings, from_table, to_table
 from ella.world.tasks import TaskSpec, find, task_of
 
 CONFIG_FILE = "config.json"
 FORMAT_VERSION = 3
-FIRST_VERSION = 1
-"""Had a table for every method, and null for values that depend on the task."""
 LOW_LEVEL = "low_level_task"
 """The row of the task that the run's task names as its low level, so that the file needs no other
 source; files without it rest on the tasks known by name."""
 NAMED = "named_tasks"
 """The rows of the tasks that the settings name, for the same reason; absent where they name no
 task."""
-SECOND_VERSION = 2
-"""Counted the iterations of schedules; today's counts their frames."""
-READABLE_VERSIONS = (FIRST_VERSION, SECOND_VERSION, FORMAT_VERSION)
 
 
 def write_config(directory: Path, spec: TaskSpec, settings: TrainingSettings) -> None:
@@ -61,30 +54,24 @@ def _rows(spec: TaskSpec, names: Iterable[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def read_config(
-    path: Path, default: TrainingSettings | None = None
-) -> tuple[TaskSpec | None, TrainingSettings]:
-    """The task, where the file has one, and the settings; what the file lacks is `default`'s."""
-    task, table = read_config_table(path)
-    return task, from_table(table, default, where=str(path))
-
-
 def read_config_table(path: Path) -> tuple[TaskSpec | None, dict[str, Any]]:
-    """The task (where the file has one) and the table of settings in a file, in today's format."""
-    return current_table(read_table(path), where=str(path))
+    """The task (where the file has one) and the table of settings in a file."""
+    return split_table(read_table(path), where=str(path))
 
 
-def current_table(table: dict[str, Any], *, where: str) -> tuple[TaskSpec | None, dict[str, Any]]:
-    """The task and the settings of a table of any format version; `where` is for errors."""
+def check_format(table: dict[str, Any], *, where: str) -> None:
+    """Refuse a table of another format version; `where` is for errors."""
     version = table.get("format_version", FORMAT_VERSION)
-    if version == FIRST_VERSION:
-        table = _from_first_version(table)
-    if version in (FIRST_VERSION, SECOND_VERSION):
-        table = _from_second_version(table, where=where)
-    elif version != FORMAT_VERSION:
+    if version != FORMAT_VERSION:
         raise InputError(
-            f"{where} has format version {version}, this version of ella reads {FORMAT_VERSION}"
+            f"{where} has format version {version}, this version of ella reads {FORMAT_VERSION}; "
+            "read it with the version that wrote it"
         )
+
+
+def split_table(table: dict[str, Any], *, where: str) -> tuple[TaskSpec | None, dict[str, Any]]:
+    """The task and the settings of a table; `where` is for errors."""
+    check_format(table, where=where)
     brought = [task_of(row, where=f"{where}: {NAMED}") for row in _listed(table, where)]
     if LOW_LEVEL in table:
         brought.append(task_of(table[LOW_LEVEL], where=f"{where}: {LOW_LEVEL}"))
@@ -111,38 +98,10 @@ def _is_known(spec: TaskSpec) -> bool:
 
 def read_run(directory: Path) -> tuple[TaskSpec, TrainingSettings]:
     """The task and the resolved settings of a run."""
-    if not (directory / CONFIG_FILE).is_file():
+    path = directory / CONFIG_FILE
+    if not path.is_file():
         raise InputError(f"{directory} is not a run: it has no {CONFIG_FILE}")
-    spec, settings = read_config(directory / CONFIG_FILE)
+    spec, table = read_config_table(path)
     if spec is None:
-        raise InputError(f"{directory / CONFIG_FILE} names no task")
-    return spec, settings.resolved(spec)
-
-
-def _from_first_version(table: dict[str, Any]) -> dict[str, Any]:
-    """A table of format version 1 as one of today's."""
-    shared = {name: table[name] for name in ("task", "method", *PLAIN_FIELDS) if name in table}
-    parts = {
-        name: method.settings_of_first_version(table)
-        for name, method in classes_of(str(table.get("method", ""))).items()
-    }
-    return {**{name: part for name, part in parts.items() if part}, **shared}
-
-
-def _from_second_version(table: dict[str, Any], *, where: str) -> dict[str, Any]:
-    """A table of format version 2 as one of today's."""
-    ppo = updated(PPOSettings(), table.get("ppo", {}), where=f"{where}: ppo")
-    found = dict(table)
-    log = table.get("log")
-    if isinstance(log, dict):
-        found["log"] = {
-            name: value * ppo.frames_per_iteration
-            if name in ("every", "checkpoint_every") and isinstance(value, int)
-            else value
-            for name, value in log.items()
-        }
-    for name, method in all_methods().items():
-        part = table.get(name)
-        if isinstance(part, dict):
-            found[name] = method.settings_of_second_version(part, ppo.frames_per_iteration)
-    return found
+        raise InputError(f"{path} names no task")
+    return spec, from_table(table, where=str(path)).resolved(spec)

@@ -8,14 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
 from ella.array_file import (
     ArrayFile,
     DamagedFileError,
     MismatchedArraysError,
-    NoTableError,
     load_arrays,
     named_arrays,
     replace_arrays,
@@ -24,7 +21,7 @@ from ella.array_file import (
 from ella.errors import InputError
 from ella.networks.actor_critic import ActorCritic, RunningStatistics
 from ella.networks.settings import NetworkSettings
-from ella.settings_table import read_table, to_json, updated
+from ella.settings_table import to_json, updated
 from ella.world.grammar import VOCABULARY
 from ella.world.tasks import TaskSpec, task_of
 
@@ -98,11 +95,8 @@ def _with_ending(path: Path) -> Path:
 
 
 def _policy_file(named: Path) -> Path:
-    """The file of a policy that is named with or without its ending, or by the JSON file beside one
-    of format version 1."""
+    """The file of a policy that is named with or without its ending."""
     path = _with_ending(named)
-    if not path.is_file() and named.suffix == ".json":
-        path = named.with_suffix(SUFFIX)
     if path.is_file():
         return path
     message = f"{named} is neither the directory of a run nor a policy file"
@@ -126,28 +120,10 @@ def _tree(network: ActorCritic, statistics: RunningStatistics) -> dict[str, Any]
 def _load(path: Path) -> ArrayFile:
     try:
         return load_arrays(path, kind=KIND, version=FORMAT_VERSION)
-    except NoTableError as error:
-        if not path.with_suffix(".json").is_file():
-            raise InputError(f"cannot read {path}: {error}") from error
-        return _load_version_1(path)
     except DamagedFileError as error:
         raise InputError(f"{path} is damaged: {error}") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _load_version_1(path: Path) -> ArrayFile:
-    """A policy whose table is a JSON file beside it, and which has no checksum."""
-    table = read_table(path.with_suffix(".json"))
-    if table.get("format_version") != 1:
-        raise InputError(
-            f"{path.with_suffix('.json')} has format version {table.get('format_version')}, this "
-            "version of ella reads 1 in such files"
-        )
-    try:
-        return ArrayFile(load_file(path), table)
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
 
 
 def _restored(

@@ -1,7 +1,7 @@
 """Training one agent as a pure function of a random key."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import jax
@@ -138,18 +138,10 @@ def _with_settings(
         if name in swept:
             shaper = with_numbers(shaper, {swept[name]: value})
         elif name in learner:
-            ppo = _unchecked(ppo, learner[name], value)
+            changed: dict[str, Any] = {learner[name]: value}
+            ppo = replace(ppo, **changed)
             same = [one for one in shared if one.split(".")[-1] == learner[name]]
             shaper = with_numbers(shaper, dict.fromkeys(same, value))
         else:
             raise unknown_name("number to sweep", name, (*learner, *swept))
     return ppo, shaper
-
-
-def _unchecked(settings: PPOSettings, name: str, value: Any) -> PPOSettings:
-    """A copy with a traced number, which no check can compare."""
-    copied = object.__new__(type(settings))
-    for one in fields(settings):
-        object.__setattr__(copied, one.name, getattr(settings, one.name))
-    object.__setattr__(copied, name, value)
-    return copied

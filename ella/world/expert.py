@@ -67,15 +67,14 @@ class Solutions:
     """[N], after the last action."""
 
 
-@partial(jax.jit, static_argnums=(0, 2))
-def solve(env: Environment, levels: State, max_length: int | None = None) -> Solutions:
+@partial(jax.jit, static_argnums=0)
+def solve(env: Environment, levels: State) -> Solutions:
     """Play the expert from N states to the episodes' ends.
 
-    T is `max_length`, by default the task's longest horizon; an episode that is not over by then
-    is truncated and counts as a failure. Works stage by stage: all environments plan, then each
-    walks to the end of its own stage.
+    T is the task's longest horizon. Works stage by stage: all environments plan, then each walks to
+    the end of its own stage.
     """
-    T = max_length or max(env.spec.horizons)
+    T = max(env.spec.horizons)
     N = levels.step_count.shape[0]
     rows = jnp.arange(N)
     plan_all = jax.vmap(partial(plan, env.one_task))
@@ -91,10 +90,10 @@ def solve(env: Environment, levels: State, max_length: int | None = None) -> Sol
             success=solutions.success | (walking & timestep.terminated),
             final_states=select_states(walking, timestep.state, solutions.final_states),
         )
-        return walking & ~ends_stage & _is_playing(stepped, T), plans, stepped
+        return walking & ~ends_stage & _is_playing(stepped), plans, stepped
 
     def run_stage(solutions: Solutions) -> Solutions:
-        carry = (_is_playing(solutions, T), plan_all(solutions.final_states), solutions)
+        carry = (_is_playing(solutions), plan_all(solutions.final_states), solutions)
         return jax.lax.while_loop(lambda inner: jnp.any(inner[0]), step, carry)[2]
 
     start = Solutions(
@@ -103,13 +102,12 @@ def solve(env: Environment, levels: State, max_length: int | None = None) -> Sol
         success=jnp.zeros(N, bool),
         final_states=levels,
     )
-    return jax.lax.while_loop(lambda s: jnp.any(_is_playing(s, T)), run_stage, start)
+    return jax.lax.while_loop(lambda s: jnp.any(_is_playing(s)), run_stage, start)
 
 
-def _is_playing(solutions: Solutions, max_length: int) -> Bool[Array, " N"]:
+def _is_playing(solutions: Solutions) -> Bool[Array, " N"]:
     state = solutions.final_states
-    in_time = (state.step_count < state.max_steps) & (solutions.lengths < max_length)
-    return ~solutions.success & in_time
+    return ~solutions.success & (state.step_count < state.max_steps)
 
 
 def select_states(condition: Bool[Array, " N"], where_true: State, where_false: State) -> State:

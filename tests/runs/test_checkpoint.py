@@ -118,15 +118,6 @@ def test_other_settings_formats_and_shapes_are_refused(store):
         store.restore_newest(a_state())
 
 
-def test_a_checkpoint_of_the_first_format_is_one_line(store):
-    old = store.directory / "000000006"
-    (old / "state").mkdir(parents=True)
-    (old / "manifest.json").write_text('{"format_version": 1}')
-    assert store.paths() == [old]
-    with pytest.raises(InputError, match=r"format version 1, .* start a new run"):
-        store.restore_newest(a_state())
-
-
 def test_settings_that_versions_add_or_drop_do_not_matter(store):
     store.save(a_state(), 1)
     for settings in ({"method": "ppo"}, {**SETTINGS, "ppo.new": 1}):

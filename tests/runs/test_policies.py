@@ -1,8 +1,6 @@
-"""Exported policies: one file each, exact, and those of earlier versions too."""
+"""Exported policies: one file each, exact."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,13 +8,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from ella.array_file import ArrayFile, load_arrays, named_arrays, save_arrays
+from ella.array_file import ArrayFile, load_arrays, save_arrays
 from ella.errors import InputError
 from ella.networks.actor_critic import ActorCritic, NetworkSettings
 from ella.runs.policies import load_policy, policy_files
-from ella.settings_table import to_json
 from ella.training.policy import FORMAT_VERSION, KIND, Policy
-from ella.world.grammar import VOCABULARY
 from ella.world.tasks import find
 
 TINY = NetworkSettings(
@@ -53,37 +49,12 @@ def test_saving_makes_the_folders_that_are_missing(tmp_path):
             a_policy().save(tmp_path / place)
 
 
-def save_version_1(policy: Policy, path: Path) -> None:
-    """As format version 1 was written: weights without a table, and a JSON file beside them."""
-    arrays = named_arrays({"network": policy.network, "statistics": policy.statistics})
-    host = {name: np.asarray(array) for name, array in arrays.items()}
-    safetensors.numpy.save_file(host, path.with_suffix(".safetensors"))
-    table = {
-        "format_version": 1,
-        "task": to_json(policy.spec),
-        "network": to_json(policy.network.config),
-        "vocabulary": list(VOCABULARY),
-        "seed": policy.seed,
-        "frames": policy.frames,
-    }
-    path.with_suffix(".json").write_text(json.dumps(table))
-
-
 def test_a_policy_is_one_file_that_reads_back_bit_for_bit(tmp_path):
     policy = a_policy()
     policy.save(tmp_path / "seed-5")
     assert [path.name for path in tmp_path.iterdir()] == ["seed-5.safetensors"]
     for name in ("seed-5.safetensors", "seed-5"):
         assert_same_policy(load_policy(tmp_path / name), policy)
-
-
-def test_a_policy_of_the_first_format_reads_back_bit_for_bit(tmp_path):
-    policy = a_policy()
-    save_version_1(policy, tmp_path / "seed-5")
-    for name in ("seed-5.safetensors", "seed-5.json"):
-        assert_same_policy(load_policy(tmp_path / name), policy)
-    replace(policy, frames=7).save(tmp_path / "seed-5")
-    assert load_policy(tmp_path / "seed-5.safetensors").frames == 7
 
 
 def test_a_dot_in_a_policys_name_is_no_suffix(tmp_path):
@@ -94,8 +65,6 @@ def test_a_dot_in_a_policys_name_is_no_suffix(tmp_path):
     for seed, name in enumerate(names):
         for named in (name, f"{name}.safetensors"):
             assert load_policy(tmp_path / named).seed == seed
-    save_version_1(replace(a_policy(), seed=7), tmp_path / "lambda0.safetensors")
-    assert load_policy(tmp_path / "lambda0").seed == 7
 
 
 def test_a_policy_that_was_saved_without_what_follows_its_dot_is_named(tmp_path):
@@ -107,15 +76,14 @@ def test_a_policy_that_was_saved_without_what_follows_its_dot_is_named(tmp_path)
         load_policy(tmp_path / "lambda1.25")
 
 
-def test_policies_of_a_run_are_found_in_both_formats_in_the_order_of_seeds(tmp_path):
+def test_policies_of_a_run_are_found_in_the_order_of_seeds(tmp_path):
     (tmp_path / "policies").mkdir()
     for seed in (10, 9):
         replace(a_policy(), seed=seed).save(tmp_path / "policies" / f"seed-{seed}")
-    save_version_1(replace(a_policy(), seed=2), tmp_path / "policies" / "seed-2")
-    assert [load_policy(path).seed for path in policy_files(tmp_path)] == [2, 9, 10]
-    assert load_policy(tmp_path, 1).seed == 9
-    with pytest.raises(InputError, match=r"seed index 3 is outside 0\.\.2"):
-        load_policy(tmp_path, 3)
+    assert [load_policy(path).seed for path in policy_files(tmp_path)] == [9, 10]
+    assert load_policy(tmp_path, 1).seed == 10
+    with pytest.raises(InputError, match=r"seed index 2 is outside 0\.\.1"):
+        load_policy(tmp_path, 2)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

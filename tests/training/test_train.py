@@ -232,6 +232,8 @@ def test_numbers_that_cannot_be_swept_are_named():
         train(training_key(0), {"ride.coeficient": 1.0})
     with pytest.raises(InputError, match=r"ppo.num_envs"):
         train(training_key(0), {"ppo.num_envs": 1.0})
+    with pytest.raises(InputError, match=r"learning_rate must be > 0"):
+        train(training_key(0), {"ppo.learning_rate": -1.0})
 
 
 def test_a_method_without_its_brackets_and_endless_frames_are_refused():

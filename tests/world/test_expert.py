@@ -153,7 +153,7 @@ def test_hands_are_freed_before_an_object_is_fetched() -> None:
     env = ella.make(spec)
     state = env.reset(jax.random.key(0)).state
     state = replace(state, carrying=jnp.uint8(0x56))
-    found = expert.solve(env, jax.tree.map(lambda leaf: leaf[None], state), 32)
+    found = expert.solve(env, jax.tree.map(lambda leaf: leaf[None], state))
     actions = np.asarray(found.actions[0, : int(found.lengths[0])])
     assert bool(found.success[0])
     assert DROP in actions
