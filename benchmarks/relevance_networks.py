@@ -30,7 +30,7 @@ from ella.networks.settings import RelevanceNetworkSettings
 from ella.shaping import relevance_dataset, relevance_training
 from ella.shaping.low_level import low_level_language, low_level_tasks
 from ella.shaping.oracle import oracle_relevance
-from ella.shaping.relevance import LearnedRelevance, unsolved_instructions
+from ella.shaping.relevance import LearnedRelevance
 from ella.shaping.relevance_training import Decompositions
 from ella.shaping.settings import RelevanceSettings, RelevanceTrainingSettings
 from ella.world import levels
@@ -89,18 +89,15 @@ def main() -> None:
     rows = [
         compare(successes, *what, seed=arguments.seed)
         for what in (
-            ("windows", WINDOWS, "D", every, 200, 0.0),
-            ("windows", WINDOWS, "raw", every, 200, 0.0),
-            ("windows", WINDOWS, "raw", every, 1000, 0.0),
-            ("windows", WINDOWS, "raw", every, 1000, 0.25),
-            ("windows", WINDOWS, "D", few, 200, 0.0),
-            ("windows", WINDOWS, "D", few, 200, 0.25),
-            ("windows", WINDOWS, "raw", few, 200, 0.0),
-            ("windows", WINDOWS, "D", some, 200, 0.0),
-            ("windows", WINDOWS, "raw", some, 200, 0.0),
-            ("GRU + L1", GRU, "D", every, 1500, 0.0),
-            ("GRU + L1", GRU, "D", few, 200, 0.0),
-            ("GRU + L1", GRU, "D", few, 200, 0.25),
+            ("windows", WINDOWS, "D", every, 200),
+            ("windows", WINDOWS, "raw", every, 200),
+            ("windows", WINDOWS, "raw", every, 1000),
+            ("windows", WINDOWS, "D", few, 200),
+            ("windows", WINDOWS, "raw", few, 200),
+            ("windows", WINDOWS, "D", some, 200),
+            ("windows", WINDOWS, "raw", some, 200),
+            ("GRU + L1", GRU, "D", every, 1500),
+            ("GRU + L1", GRU, "D", few, 200),
         )
     ]
     report = {
@@ -130,13 +127,12 @@ def compare(
     labels: str,
     count: int,
     steps: int,
-    unsolved_share: float,
     *,
     seed: int,
 ) -> dict[str, Any]:
     """Train one network on the first `count` successes, from where it starts in training."""
     spec, low = successes.spec, successes.low
-    training = RelevanceTrainingSettings(max_steps=steps, unsolved_share=unsolved_share)
+    training = RelevanceTrainingSettings(max_steps=steps)
     settings = RelevanceSettings(network, training)
     if network.comparison == "windows":
         training = replace(training, max_initial_steps=20)
@@ -168,13 +164,6 @@ def compare(
             relevant=relevant,
             used=used,
             weights=None if labels == "D" else 0.5 / jnp.array([1 - share, share]),
-            unsolved=unsolved_instructions(
-                relevance.settings,
-                dataset,
-                tokens_of,
-                relevance.level_instructions,
-                used.sum(dtype=jnp.int32),
-            ),
         )
         return relevance_training.learn(
             learner, data, relevance.low_tokens, training, key=train_key
@@ -186,7 +175,6 @@ def compare(
         "labels": labels,
         "successes": count,
         "steps": steps,
-        "unsolved_share": unsolved_share,
         **accuracies(relevance, learner, dataset, float(shift)),
         "starts_with_everything": not any(
             bool(applies) for applies in relevance.start_problems(begin).values()

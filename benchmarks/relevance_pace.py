@@ -67,7 +67,7 @@ def pace(
     """A row for each update."""
     windows = network.comparison == "windows"
     settings = ELLASolvent().relevance if windows else RelevanceSettings()
-    training = replace(settings.training, learning_rate=learning_rate, unsolved_share=0.0)
+    training = replace(settings.training, learning_rate=learning_rate)
     settings = replace(settings, network=network, training=training)
     low = low_level_language(low_level_tasks(spec), one_article=windows)
     relevance = LearnedRelevance(spec, settings, low).ready_to_learn()

@@ -18,7 +18,6 @@ MIXED = {
     "frames": 640,
     "ppo": {**SETTINGS["ppo"], "pool_size": 0},
     "ella-solvent": {
-        "in_order": True,
         "termination": {
             **CLASSIFIER, "min_steps": 20, "max_steps": 0, "one_article": True,
             "ordinary_views": 64, "false_alarms": 0.01,

@@ -77,8 +77,7 @@ class HostElla:
             with a discount of 0.99, 300 steps later 20 times.
         last_state: Whether what a success's last action completed counts among what it completed.
         relevance: The relevance classifier. Its `update_every` is not used, and its `labels` are
-            intersections, and `unsolved_share` is not needed: to an instruction that has never
-            succeeded everything is relevant.
+            intersections. To an instruction that has never succeeded everything is relevant.
         first_update: Steps, of all environments together, before the classifier is updated for the
             first time. Later intervals are half the steps so far.
         update_every: The longest interval. Every update waits for a new success.

@@ -55,8 +55,7 @@ def empty_ledger(shaper: EllaShaper, num_low_level: int) -> EpisodeLedger:
     """Of one environment, before an episode."""
     shape = (1, num_low_level)
     nothing, owed = jax.device_put((np.zeros(shape, bool), np.zeros(1, np.float32)))
-    never = jax.device_put(np.zeros(shape, np.int32)) if shaper.in_order else None
-    return EpisodeLedger(nothing, nothing, owed, never)
+    return EpisodeLedger(nothing, nothing, owed)
 
 
 def episode_trajectory(timesteps: Sequence[Timestep], actions: Sequence[int]) -> Trajectory:

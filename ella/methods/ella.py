@@ -93,9 +93,6 @@ class EllaMethod(Method):
     solvency: float | None = None
     """The most a success is charged for its bonuses, as a share of its scaled reward; none for no
     limit, as in the paper."""
-    in_order: bool = False
-    """Whether a low-level instruction is paid for only after the relevant ones that come before it
-    in successes."""
     low_level: tuple[str, ...] = ()
     """Tasks whose instructions together are the low-level ones; by default the task's own low-level
     task."""
@@ -200,7 +197,6 @@ class EllaMethod(Method):
             neutralise=self.neutralise,
             last_state=self.last_state,
             solvency=self.solvency,
-            in_order=self.in_order,
             low_level=self.low_level_of(context.task),
             num_envs=context.ppo.num_envs,
         )

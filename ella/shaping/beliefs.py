@@ -30,7 +30,6 @@ from ella.shaping.relevance import (
     AbstractRelevance,
     EpisodeEnds,
     LearnedRelevance,
-    unsolved_instructions,
 )
 from ella.shaping.relevance_dataset import RelevanceDataset
 from ella.shaping.relevance_training import Decompositions, RelevanceLearner
@@ -172,11 +171,4 @@ class BelievedRelevance(AbstractRelevance):
             relevant=jnp.where(few, jnp.pad(rows, ((0, missing), (0, 0))), completed),
             used=jnp.where(few, jnp.pad(used, (0, missing)), in_ring),
             weights=jnp.where(few, -1.0, 0.5 / jnp.stack([1 - share, share])),
-            unsolved=unsolved_instructions(
-                settings,
-                dataset,
-                tokens_of,
-                self.learned.level_instructions,
-                jnp.where(few, dataset.num_seen, successes.count),
-            ),
         )

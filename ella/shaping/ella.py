@@ -10,9 +10,8 @@ from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray, PyTree
 
 from ella.measurement import Mean, Measurements, mean_of
 from ella.schedule import LARGEST_COUNT
-from ella.shaping import precedence, relevance_dataset
+from ella.shaping import relevance_dataset
 from ella.shaping.oracle import low_level_of
-from ella.shaping.precedence import Precedence
 from ella.shaping.relevance import AbstractRelevance, EpisodeEnds, LearnedRelevance
 from ella.shaping.relevance_dataset import RelevanceDataset
 from ella.shaping.shaper import AbstractRewardShaper, Number
@@ -38,9 +37,6 @@ class EpisodeLedger:
     owed: Float[Array, " B"]
     """Bonuses paid so far, each compounded to the current step: sum of c_t discount^(t - now), at
     most `LARGEST_DEBT`."""
-    completed_at: Int32[Array, "B L"] | None = None
-    """The step, counted over episodes, at which each was completed first, where order counts; see
-    `ella.shaping.precedence`."""
 
 
 @jax.tree_util.register_dataclass
@@ -54,8 +50,6 @@ class EllaState:
     dataset: RelevanceDataset
     relevance: PyTree
     """The relevance judge's own state."""
-    precedence: Precedence | None = None
-    """What comes before what in successes, where order counts."""
 
 
 @jax.tree_util.register_dataclass
@@ -73,8 +67,6 @@ class Account:
     """The bonus, neutralisation included."""
     insolvent: Bool[Array, "*T B"]
     """Whether the step is a success that owes more than it may be charged."""
-    completed_at: Int32[Array, "*T B L"] | None = None
-    """As in the ledger."""
 
 
 class EllaShaper(AbstractRewardShaper):
@@ -108,9 +100,6 @@ class EllaShaper(AbstractRewardShaper):
     solvency: Number | None = None
     """The most a success is charged, as a share of its scaled reward; None for no limit (the
     paper's). See docs/solvency.md."""
-    in_order: bool = eqx.field(static=True, default=False)
-    """Whether a low-level instruction is paid for only after those that come before it in
-    successes."""
     low_level: Language | None = eqx.field(static=True, default=None)
     """The low-level instructions; None where they are no language of the world."""
     num_envs: int | None = eqx.field(static=True, default=None)
@@ -131,14 +120,10 @@ class EllaShaper(AbstractRewardShaper):
                 completed=jnp.zeros((num_envs, num_low_level), bool),
                 settled=jnp.zeros((num_envs, num_low_level), bool),
                 owed=jnp.zeros(num_envs),
-                completed_at=(
-                    jnp.zeros((num_envs, num_low_level), jnp.int32) if self.in_order else None
-                ),
             ),
             steps=jnp.zeros((), jnp.int32),
             dataset=relevance_dataset.empty(self.num_ids, num_low_level),
             relevance=relevance,
-            precedence=precedence.nothing_known(num_low_level) if self.in_order else None,
         )
 
     def start_problems(self, state: EllaState) -> dict[str, Bool[Array, ""]]:
@@ -172,9 +157,7 @@ class EllaShaper(AbstractRewardShaper):
         relevant = by_row[trajectory.instruction_row]
         relevant |= self.relevance.pays_everything(steps, self.num_envs or B)[:, None, None]
 
-        ledger, account = self.keep_account(
-            state.ledger, trajectory, terminated, relevant, state.precedence, steps
-        )
+        ledger, account = self.keep_account(state.ledger, trajectory, terminated, relevant)
         completed = account.completed
         if self.last_state:
             completed = completed | self.termination.of_few(
@@ -183,16 +166,11 @@ class EllaShaper(AbstractRewardShaper):
         ends = EpisodeEnds(
             trajectory.instruction_id, completed, trajectory.success, trajectory.done
         )
-        known = state.precedence
-        if known is not None:
-            assert account.completed_at is not None
-            known = precedence.observe(known, account.completed, account.completed_at, ends.success)
         state = EllaState(
             ledger=ledger,
             steps=_counted_on(state.steps, T),
             dataset=relevance_dataset.record(state.dataset, ends.ids, completed, ends.success),
             relevance=self.relevance.observe(state.relevance, ends),
-            precedence=known,
         )
         return state, account
 
@@ -236,8 +214,6 @@ class EllaShaper(AbstractRewardShaper):
         trajectory: Trajectory,
         terminated: Bool[Array, "T B L"],
         relevant: Bool[Array, "T B L"],
-        known: Precedence | None = None,
-        steps: Int32[Array, " T"] | None = None,
     ) -> tuple[EpisodeLedger, Account]:
         """Bonuses of a rollout, given what terminated before each action and what is relevant.
 
@@ -245,25 +221,17 @@ class EllaShaper(AbstractRewardShaper):
         charged lambda times the sum of discount^(t - N) over the episode's paid steps t, N
         included, so that its discounted return is that of the unshaped reward; with `solvency`, no
         more than that share of its scaled reward, so that it keeps at least the rest over what
-        failing at N is paid. `known` precedence and the numbers of the `steps` are needed where
-        order counts.
+        failing at N is paid.
         """
-        precedes = None if known is None else precedence.predecessors(known)
 
         def step(
-            ledger: EpisodeLedger, inputs: tuple[Array, Array, Array, Array, Array | None]
+            ledger: EpisodeLedger, inputs: tuple[Array, Array, Array, Array]
         ) -> tuple[EpisodeLedger, Account]:
-            first, success, terminates, is_relevant, number = inputs
+            first, success, terminates, is_relevant = inputs
             continues = ~first[:, None]
             completed, settled = ledger.completed & continues, ledger.settled & continues
-            at = ledger.completed_at
-            if at is not None:
-                assert number is not None
-                at = precedence.first_steps(at, completed, terminates, number)
             earned = terminates & is_relevant & ~settled
             completed = completed | terminates
-            if precedes is not None:
-                earned &= ~precedence.must_wait(precedes, completed, is_relevant)
             settled = settled | (earned if self.recheck else terminates)
             paid = earned.any(-1)
             price = paid.astype(jnp.float32)
@@ -271,10 +239,10 @@ class EllaShaper(AbstractRewardShaper):
             owed = jnp.minimum(owed, LARGEST_DEBT)
             charged = jnp.where(success, owed, 0.0) if self.neutralise else 0.0
             bonus = self.bonus * (price - charged)
-            account = Account(paid, earned, completed, bonus, jnp.zeros_like(paid), at)
-            return EpisodeLedger(completed, settled, owed, at), account
+            account = Account(paid, earned, completed, bonus, jnp.zeros_like(paid))
+            return EpisodeLedger(completed, settled, owed), account
 
-        inputs = (trajectory.first, trajectory.success, terminated, relevant, steps)
+        inputs = (trajectory.first, trajectory.success, terminated, relevant)
         ledger, account = jax.lax.scan(step, ledger, inputs, unroll=8)
         return ledger, self._solvent(trajectory, account)
 
@@ -309,7 +277,6 @@ def ella_shaper(
     neutralise: bool = True,
     last_state: bool = False,
     solvency: Number | None = None,
-    in_order: bool = False,
     low_level: Language | None = None,
     num_envs: int | None = None,
 ) -> EllaShaper:
@@ -331,7 +298,6 @@ def ella_shaper(
         last_state=last_state,
         num_ids=task.language.num_ids,
         solvency=solvency,
-        in_order=in_order,
         low_level=low,
         num_envs=num_envs,
     )

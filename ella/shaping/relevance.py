@@ -20,7 +20,6 @@ from ella.shaping.relevance_dataset import RelevanceDataset
 from ella.shaping.relevance_training import (
     Decompositions,
     RelevanceLearner,
-    UnsolvedInstructions,
 )
 from ella.shaping.settings import RelevanceSettings
 from ella.trajectory import InstructionTable
@@ -265,7 +264,6 @@ class LearnedRelevance(AbstractRelevance):
         def update(learner: RelevanceLearner) -> tuple[RelevanceLearner, Measurements]:
             learner = learn_from_dataset(
                 self.settings, learner, dataset, self.language.tokens, self.low_tokens, key=key,
-                levels=self.levels,
             )  # fmt: skip
             return learner, self.validate(learner, dataset)
 
@@ -355,10 +353,8 @@ def learn_from_dataset(
     low_tokens: Int32[Array, "L m"],
     *,
     key: PRNGKeyArray,
-    levels: Int32[Array, " K"] | None = None,
 ) -> RelevanceLearner:
-    """One online update from D. `levels` are instructions of levels; the unsolved ones among them
-    fill their part of every batch."""
+    """One online update from D."""
     training = settings.training
     sample_key, train_key = jax.random.split(key)
     capacity = min(training.max_instructions, dataset.members.shape[0])
@@ -367,31 +363,8 @@ def learn_from_dataset(
         tokens=tokens_of(ids),
         relevant=relevance_dataset.decompositions(dataset, ids, low_tokens.shape[0]),
         used=used,
-        unsolved=unsolved_instructions(settings, dataset, tokens_of, levels, dataset.num_seen),
     )
     return relevance_training.learn(learner, data, low_tokens, training, key=train_key)
-
-
-def unsolved_instructions(
-    settings: RelevanceSettings,
-    dataset: RelevanceDataset,
-    tokens_of: Callable[[Int32[Array, " C"]], Int32[Array, "C n"]],
-    levels: Int32[Array, " K"] | None,
-    rows: Int32[Array, ""],
-) -> UnsolvedInstructions | None:
-    """The instructions of levels that D does not hold, as often as levels have them; None where no
-    part of a batch is theirs. Beyond `fewest_successes` rows of data they fill the less of a batch
-    the more rows there are: what was learned then holds for them too."""
-    if levels is None or settings.training.unsolved_share == 0:
-        return None
-    unsolved = ~relevance_dataset.is_seen(dataset, levels)
-    unsolved_first = jnp.argsort(~unsolved, stable=True)
-    few = jnp.maximum(settings.fewest_successes, rows).astype(jnp.float32)
-    return UnsolvedInstructions(
-        tokens=tokens_of(levels[unsolved_first]),
-        count=unsolved.sum(dtype=jnp.int32),
-        part=settings.fewest_successes / few,
-    )
 
 
 @lru_cache(maxsize=64)

@@ -14,9 +14,7 @@ Rows, our default, learn relevance in fewer updates than the released schedule d
 
 Rows may also be single successes instead of decompositions. Then relevant pairs have one weight in
 all rows and irrelevant ones another, so that the odds p / (1 - p) tend to those with which
-successes complete the low-level instruction, times a known number. And a part of every batch may be
-instructions that have not been solved yet, to which everything is relevant: where the network
-cannot tell them from solved ones by their words, their share is added and no more.
+successes complete the low-level instruction, times a known number.
 
 The pace matters: while everything is still called relevant, every completion is paid for, and
 that early encouragement is part of what makes ELLA work.
@@ -40,18 +38,6 @@ RELEASED_BATCH = 10
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class UnsolvedInstructions:
-    """High-level instructions that have not been solved yet."""
-
-    tokens: Int32[Array, "U n"]
-    count: Int32[Array, ""]
-    """How many of the rows, from the front, are in use."""
-    part: Float[Array, ""]
-    """How much of `unsolved_share` they fill, in [0, 1]."""
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
 class Decompositions:
     """Training data: high-level instructions and their relevant low-level ones."""
 
@@ -62,8 +48,6 @@ class Decompositions:
     weights: Float[Array, " 2"] | None = None
     """What an irrelevant and a relevant pair count; None or negative ones for what balances each
     row."""
-    unsolved: UnsolvedInstructions | None = None
-    """What fills `unsolved_share` of every batch; None for nothing."""
 
 
 @jax.tree_util.register_dataclass
@@ -273,43 +257,20 @@ def _learn_rows(
     steps = jnp.minimum(released_steps, max_steps)
     scale = released_steps / jnp.maximum(steps, 1)
     learning_rate = jnp.minimum(settings.learning_rate * scale, settings.max_learning_rate)
-    num_unsolved = 0
-    if data.unsolved is not None:
-        num_unsolved = round(settings.unsolved_share * settings.batch)
-    batch = min(settings.batch - num_unsolved, data.used.size)
+    batch = min(settings.batch, data.used.size)
     count = data.used.sum(dtype=jnp.int32)
 
     def step(carry: tuple[Array, RelevanceLearner]) -> tuple[Array, RelevanceLearner]:
         at, learner = carry
         step_key = jax.random.fold_in(key, at)
         drawn = jax.random.randint(step_key, (batch,), 0, jnp.maximum(count, 1))
-        # Few rows are drawn too if there are unsolved ones, which would outnumber them otherwise.
-        all_at_once = count <= batch if data.unsolved is None else False
-        rows = jnp.where(all_at_once, jnp.arange(batch), drawn)
-        tokens, relevant, used = data.tokens[rows], data.relevant[rows], data.used[rows]
-        if data.unsolved is not None:
-            more, drawn = _draw_unsolved(
-                data.unsolved, num_unsolved, key=jax.random.fold_in(step_key, 1)
-            )
-            tokens = jnp.concatenate([tokens, more])
-            everything = jnp.ones((num_unsolved, relevant.shape[1]), bool)
-            relevant = jnp.concatenate([relevant, everything])
-            used = jnp.concatenate([used, drawn])
+        rows = jnp.where(count <= batch, jnp.arange(batch), drawn)
         learner = _improve(
             learner, learning_rate, settings.adam_epsilon, row_loss,
-            tokens, relevant, used, low_tokens, data.weights,
+            data.tokens[rows], data.relevant[rows], data.used[rows], low_tokens, data.weights,
         )  # fmt: skip
         return at + 1, learner
 
     return jax.lax.while_loop(
         lambda carry: carry[0] < steps, step, (jnp.zeros((), jnp.int32), learner)
     )[1]
-
-
-def _draw_unsolved(
-    unsolved: UnsolvedInstructions, number: int, *, key: PRNGKeyArray
-) -> tuple[Int32[Array, "number n"], Bool[Array, " number"]]:
-    """Some of them with replacement, and which of these are used; none where none is left."""
-    rows = jax.random.randint(key, (number,), 0, jnp.maximum(unsolved.count, 1))
-    used = jnp.arange(number, dtype=jnp.float32) < number * unsolved.part
-    return unsolved.tokens[rows], used & (unsolved.count > 0)

@@ -37,9 +37,6 @@ class RelevanceTrainingSettings:
     """The most steps a round of initial training may take."""
     max_instructions: int = 2048
     """The most high-level instructions an update learns from; more are sampled evenly."""
-    unsolved_share: float = 0.0
-    """Part of every batch of an update that holds instructions of levels not solved yet, to which
-    everything is relevant (rows); 0 as in the released code."""
 
     def __post_init__(self) -> None:
         require_at_least(
@@ -47,12 +44,6 @@ class RelevanceTrainingSettings:
             "max_initial_steps", "max_instructions", of="relevance",
         )  # fmt: skip
         require_positive(self, "learning_rate", "max_learning_rate", "adam_epsilon", of="relevance")
-        if not 0 <= self.unsolved_share < 1:
-            raise InputError(
-                f"relevance unsolved_share must lie in [0, 1), got {self.unsolved_share:g}"
-            )
-        if self.unsolved_share > 0 and self.sampling == "pairs":
-            raise InputError("relevance unsolved_share needs sampling rows")
 
 
 RELEASED_TRAINING = RelevanceTrainingSettings(
@@ -96,8 +87,7 @@ class RelevanceSettings:
     recent_successes: int = 8192
     """Successes that are remembered (beliefs)."""
     fewest_successes: int = 1024
-    """Below so many remembered successes, learning is from D (beliefs). Beyond as many rows of
-    data, the part of unsolved instructions shrinks."""
+    """Below so many remembered successes, learning is from D (beliefs)."""
     base_rates: bool = True
     """Whether a low-level instruction must also be completed more often in successes than in all
     recent episodes (beliefs)."""

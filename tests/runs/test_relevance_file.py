@@ -22,7 +22,6 @@ from ella.runs.relevance_file import (
     load_relevance,
     save_relevance,
 )
-from ella.shaping.precedence import predecessors
 from ella.shaping.settings import RelevanceSettings
 from ella.training.assembly import build_shaper
 from ella.world.tasks import find
@@ -35,7 +34,7 @@ MANY = 100_000.0
 @cache
 def shaper(labels: str) -> ella.EllaShaper:
     relevance = RelevanceSettings(labels=labels, recent_successes=16, fewest_successes=2)
-    method = ella.ELLA(relevance=relevance, in_order=True)
+    method = ella.ELLA(relevance=relevance)
     return method.build(BuildContext(SPEC, ella.PPOSettings(), only_judges=True))
 
 
@@ -48,11 +47,9 @@ def a_state(labels: str):
         return jnp.ones(leaf.shape, leaf.dtype)
 
     state = jax.tree.map(filled, shaper(labels).state_shapes(1))
-    before, completed = state.precedence.before, state.precedence.completed
-    known = replace(state.precedence, before=before * 0 + MANY, completed=completed * 0 + 2 * MANY)
     members = state.dataset.members * 0
     members = members.at[jnp.array([1, 3])].set(5)
-    state = replace(state, precedence=known, dataset=replace(state.dataset, members=members))
+    state = replace(state, dataset=replace(state.dataset, members=members))
     if labels == "beliefs":
         rates = replace(state.relevance.rates, episodes=jnp.asarray(MANY))
         state = replace(state, relevance=replace(state.relevance, rates=rates))
@@ -81,7 +78,6 @@ def test_all_but_what_training_needs_reads_back_and_only_weights_are_rounded(tmp
         else:
             rounded = np.asarray(expected[name], np.float16 if name in halved else None)
             np.testing.assert_array_equal(array, rounded.astype(array.dtype), err_msg=name)
-    assert not predecessors(found.precedence).any()
     if labels == "beliefs":
         assert found.relevance.rates.episodes == MANY
 

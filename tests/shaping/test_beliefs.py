@@ -99,30 +99,11 @@ def test_what_fires_in_every_episode_is_relevant_without_base_rates():
     np.testing.assert_array_equal(called[:, others], TRUTH[:, others])
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("share", [0.0, 0.25])
-def test_unsolved_instructions_stay_relevant_with_a_share_of_the_batch(share):
-    solved, unsolved = np.array([0, 1]), np.array([2, 3, 4, 5])
-    gru = RelevanceNetworkSettings(hidden_size=32, output_size=32)
-    relevance = judge(
-        network=gru, training=replace(FEW_ROWS, unsolved_share=share), base_rates=False,
-        recent_successes=256, fewest_successes=256,
-    )  # fmt: skip
-    called, measured, _ = learned(relevance, solved)
-    assert called[unsolved].mean() > 0.75 if share else called[unsolved].mean() < 0.5
-    assert float(measured["relevance_accuracy_unsolved"].count) == 1
-    assert (~called[solved]).mean() > 0.5
-
-
 def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(InputError, match="fewest_successes"):
         RelevanceSettings(recent_successes=10, fewest_successes=11)
     with pytest.raises(InputError, match="rows"):
         RelevanceSettings(training=RELEASED_TRAINING, labels="beliefs")
-    with pytest.raises(InputError, match="rows"):
-        replace(RELEASED_TRAINING, unsolved_share=0.5)
-    with pytest.raises(InputError, match="unsolved_share"):
-        RelevanceTrainingSettings(unsolved_share=1.0)
 
 
 def test_shapes_of_the_state_are_those_it_starts_with():
