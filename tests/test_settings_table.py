@@ -168,3 +168,18 @@ def test_merged_tables_keep_what_only_one_of_them_names():
         "inner": {"b": 2, "c": 4, "deep": {"d": 5}},
     }
     assert first == {"a": 1, "inner": {"b": 2, "c": 3}}
+
+
+def test_a_removed_setting_is_read_where_it_is_off_and_refused_where_it_is_on(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    write_config(run, find("unlock-small"), TrainingSettings(method=ella.ELLA()))
+    table = json.loads((run / "config.json").read_text())
+    for share, complaint in ((0.0, None), (0.25, "unsolved_share")):
+        table["ella"]["relevance"]["training"]["unsolved_share"] = share
+        (run / "config.json").write_text(json.dumps(table))
+        if complaint is None:
+            assert read_run(run)[1].method == ella.ELLA().resolved(find("unlock-small"))
+        else:
+            with pytest.raises(InputError, match=complaint):
+                read_run(run)

@@ -18,6 +18,8 @@ FORMAT_VERSION = 3
 LOW_LEVEL = "low_level_task"
 """The row of the task that the run's task names as its low level, so that the file needs no other
 source; files without it rest on the tasks known by name."""
+REMOVED = {"in_order": False, "unsolved_share": 0.0}
+"""Settings that are no more, with the value that left them off: files may still name them so."""
 NAMED = "named_tasks"
 """The rows of the tasks that the settings name, for the same reason; absent where they name no
 task."""
@@ -76,11 +78,22 @@ def split_table(table: dict[str, Any], *, where: str) -> tuple[TaskSpec | None, 
     if LOW_LEVEL in table:
         brought.append(task_of(table[LOW_LEVEL], where=f"{where}: {LOW_LEVEL}"))
     other = ("format_version", "task", LOW_LEVEL, NAMED)
-    settings = {key: part for key, part in table.items() if key not in other}
+    settings = {key: _of_today(part) for key, part in table.items() if key not in other}
     if table.get("task") is None:
         return None, settings
     unknown = tuple(dict.fromkeys(spec for spec in brought if not _is_known(spec)))
     return replace(task_of(table["task"], where=where), brought=unknown), settings
+
+
+def _of_today(part: Any) -> Any:
+    """Settings without those of `REMOVED` that are off."""
+    if not isinstance(part, dict):
+        return part
+    return {
+        name: _of_today(value)
+        for name, value in part.items()
+        if name not in REMOVED or value != REMOVED[name]
+    }
 
 
 def _listed(table: dict[str, Any], where: str) -> list[Any]:
