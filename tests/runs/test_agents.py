@@ -4,13 +4,10 @@ import errno
 import json
 import shutil
 import tempfile
-from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny_runs import TINY
 
 import ella
 from ella import agents
@@ -20,8 +17,7 @@ from ella.errors import InputError
 from ella.intervals import Interval
 from ella.runs.agent_export import export_agent
 from ella.runs.relevance_file import FORMAT_VERSION, KIND, RELEVANCE_FILE, SEEN, TABLE
-from ella.runs.restore import _as_of_one, has_ella, learned_ella, newest_policy
-from ella.schedule import LARGEST_COUNT
+from ella.runs.restore import has_ella, learned_ella, newest_policy
 from ella.shaping import relevance
 from ella.training.evaluation import evaluate
 
@@ -78,14 +74,6 @@ def test_an_agent_brings_every_decomposition_it_learned():
         assert rows.any(axis=-1).all()
     learned = learned_ella(agents.FOLDER / "unlock-maze").state.dataset
     assert np.asarray(learned.members).any(axis=-1).sum() == learned.num_seen == 6
-
-
-def test_more_steps_than_are_counted_stay_the_largest_count():
-    state = learned_ella(agents.FOLDER / "unlock-maze").state
-    envs = TINY.ppo.num_envs
-    for steps in (7, LARGEST_COUNT // envs, LARGEST_COUNT // envs + 1, LARGEST_COUNT):
-        found = _as_of_one(replace(state, steps=jnp.int32(steps)), TINY)
-        assert int(found.steps) == min(steps, LARGEST_COUNT // envs) * envs
 
 
 def test_what_an_agent_learned_is_read_without_drawing_levels(monkeypatch):
