@@ -20,7 +20,6 @@ from ella.networks.convolution import (
 from ella.networks.linear import Linear
 from ella.networks.normalisation import Moments, Normalisation, initial_moments
 from ella.networks.settings import Kind, Variant
-from ella.networks.window_kernels import can_run, chosen_with_means
 from ella.world.encoding import NUM_COLOURS, NUM_STATES, NUM_TYPES
 
 INPUT_CHANNELS = {"paper": 3, "onehot": NUM_TYPES + NUM_COLOURS + NUM_STATES}
@@ -121,14 +120,9 @@ class Stem(eqx.Module):
     ) -> tuple[Float[Array, "T B G C"], Moments]:
         """The first convolution, normalised and pooled, its moments counted."""
         norm = self.first_norm
-        if can_run(packed, matrix):
-            signs = norm.signs(matrix.dtype)
-            chosen, mean, square = chosen_with_means(packed, matrix, signs)
-        else:
-            patches = channels_of(packed, self.variant, str(matrix.dtype))
-            product, mean, square = product_with_means(patches, matrix)
-            chosen = norm.chosen(product)
-        return norm.given(chosen, mean, square, packed.shape[-2])
+        patches = channels_of(packed, self.variant, str(matrix.dtype))
+        product, mean, square = product_with_means(patches, matrix)
+        return norm.given(norm.chosen(product), mean, square, packed.shape[-2])
 
 
 class FiLMTail(eqx.Module):

@@ -18,7 +18,7 @@ from jaxtyping import Array
 import ella.networks
 import ella.ppo
 import ella.shaping
-from ella.networks import convolution, linear, normalisation, recurrence, window_kernels
+from ella.networks import convolution, linear, normalisation, recurrence
 
 SEEDS, WIDTH = 2, 128
 TOLERANCE = {"float32": 1e-5, "bfloat16": 0.015}
@@ -179,28 +179,6 @@ def first_of_highest(x: Array, signs: Array) -> Array:
     return jnp.take_along_axis(x, chosen, axis=-2)[..., 0, :]
 
 
-def chosen_with_means_case(dtype: str) -> Case:
-    steps, rows, channels = 2, 4, 20
-
-    def ours(matrix: Array, cells: Array, signs: Array) -> Array:
-        return flat(*window_kernels.chosen_with_means(cells, matrix, signs))
-
-    def plain(matrix: Array, cells: Array, signs: Array) -> Array:
-        bits = cells[..., None] >> jnp.arange(channels, dtype=jnp.uint32) & 1
-        product = bits.reshape(*cells.shape[:-1], -1).astype(jnp.float32) @ matrix
-        means = [part.mean((1, 2, 3)) for part in (product, jnp.square(product))]
-        return flat(first_of_highest(product, signs), *means)
-
-    cells = np.random.default_rng(0).integers(2**channels, size=(SEEDS, steps, rows, 16, 4, 4))
-    return Case(
-        ours,
-        plain,
-        # Few different values, so that equal ones meet in a window.
-        (np.round(normal(1, 4 * channels, WIDTH)).astype(dtype),),
-        (cells.astype(np.uint32), np.sign(normal(2, WIDTH)).astype(dtype)),
-    )
-
-
 def maximum_case(dtype: str) -> Case:
     # Few different values, so that equal ones meet in a window.
     x = np.round(2 * normal(0, 5, 3, 4, WIDTH)).astype(dtype)
@@ -227,7 +205,6 @@ CASES: dict[str, tuple[Callable[..., Array], Callable[[str], Case]]] = {
     "window-matrices": (convolution.window_matrices, window_matrices_case),
     "seen-by-windows": (convolution.seen_by_windows, seen_by_windows_case),
     "product-with-means": (convolution.product_with_means, product_with_means_case),
-    "chosen-with-means": (window_kernels.chosen_with_means, chosen_with_means_case),
     "maximum": (normalisation._signed_maximum, maximum_case),
     "scaled-relu": (normalisation._scaled_relu, scaled_relu_case),
 }

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ella.networks import film
 from ella.networks.convolution import (
     Convolution,
     assembled,
@@ -15,9 +14,8 @@ from ella.networks.convolution import (
     pooled_patches,
 )
 from ella.networks.film import FiLMTail, Stem, channels_of, packed_cells
-from ella.networks.normalisation import EPSILON, Normalisation
+from ella.networks.normalisation import EPSILON
 from ella.networks.settings import Variant
-from ella.networks.window_kernels import WIDTH
 
 
 def reference_convolution(x: jax.Array, convolution: Convolution) -> jax.Array:
@@ -176,28 +174,3 @@ def test_steps_counted_together_are_as_each_alone() -> None:
             jax.tree.leaves(moments), jax.tree.leaves(moments_alone), strict=True
         ):
             np.testing.assert_allclose(one[step], other[0], rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.thorough
-def test_kernels_of_the_first_convolution_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    stem = Stem(WIDTH, "onehot", "batch", key=jax.random.key(0))
-    norm = eqx.tree_at(lambda norm: norm.weight, stem.first_norm, replace_fn=jnp.negative)
-    image = jnp.asarray(np.random.default_rng(0).integers(0, 3, (2, 4, 7, 7, 3)), jnp.uint8)
-    packed = pooled_patches(packed_cells(image, "onehot"), 2, 2)
-    probe = np.random.default_rng(1).normal(size=(2, 4, 16, WIDTH))
-
-    def loss(matrix: jax.Array, norm: Normalisation) -> tuple[jax.Array, tuple]:
-        features, moments = eqx.tree_at(lambda stem: stem.first_norm, stem, norm)._first_counted(
-            packed, matrix
-        )
-        return (features * probe).sum(), (features, moments)
-
-    gradient = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)
-    matrix = stem.first.assemble("float32").matrix
-    plain = gradient(matrix, norm)
-    called = []
-    monkeypatch.setattr(film, "can_run", lambda *_: called.append(True) or True)
-    kernels = gradient(matrix, norm)
-    assert called
-    for one, other in zip(jax.tree.leaves(kernels), jax.tree.leaves(plain), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
