@@ -115,7 +115,7 @@ def test_an_ablation_switches_one_part_on_or_off(tmp_path, figure, task, directi
 
 def test_figures_without_ppo_compare_with_ella():
     with_ella = {name for name, figure in FIGURES.items() if figure.baseline == "ella"}
-    assert with_ella == {"relevance", "classifiers", "ablation", "ablation-budget"}
+    assert with_ella == {"relevance", "classifiers", "trainers", "ablation", "ablation-budget"}
     assert {figure.baseline for figure in FIGURES.values()} == {"ella", None}
 
 
