@@ -27,7 +27,7 @@ class Arguments:
     task: Annotated[str, Positional("TASK")] = "goto-room"
     """Name of the task."""
     preset: str = presets.PAPER
-    """Where settings start from: paper, onehot, wide, wide-8gb, small, laptop, smoke."""
+    """Where settings start from: paper, released, onehot, wide, wide-8gb, small, laptop, smoke."""
     method: tuple[str, ...] = (presets.DEFAULT_METHOD,)
     """Training methods to measure; the first is what the others are compared with."""
     seeds: int = 1

@@ -37,10 +37,10 @@ class Arguments:
     """Reward shaping: ppo (none, the default), one of the methods below, or several joined by
     '+'."""
     preset: str | None = None
-    """Where settings start from: paper (the paper's network and PPO, the default), onehot (cells
-    one-hot encoded, needs fewer frames), wide (2,048 environments for one agent), wide-8gb (512),
-    small (for a CPU), laptop (for a CPU and the small tasks), smoke (only shows that everything
-    works)."""
+    """Where settings start from: paper (the paper's network and PPO, the default), released (the
+    same, and ELLA's relevance is trained as in the released code), onehot (cells one-hot encoded,
+    needs fewer frames), wide (2,048 environments for one agent), wide-8gb (512), small (for a CPU),
+    laptop (for a CPU and the small tasks), smoke (only shows that everything works)."""
     config: Path | None = None
     """JSON file of settings, like a run's config.json; options override it."""
     resume: bool = False

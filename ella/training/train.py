@@ -94,8 +94,8 @@ def train(
         seed: The first random seed; the others follow it.
         also: Further tasks to train on in the same batch, as "TASK" or "TASK:WEIGHT"; the policy
             is for `task` all the same.
-        preset: Where settings start from: paper, onehot, wide, wide-8gb, small, laptop,
-            smoke.
+        preset: Where settings start from: paper, released, onehot, wide, wide-8gb, small,
+            laptop, smoke.
         ppo: The learner; by default the preset's.
         log_every: Frames of a seed between log lines, rounded to whole iterations; by default the
             preset's.

@@ -263,7 +263,7 @@ def test_everything_is_paid_for_in_the_first_frames_of_a_seed(frames, paid):
 
 
 def test_more_frames_than_are_counted_are_all_paid_for():
-    relevance = LearnedRelevance(SPEC, RelevanceSettings(everything_frames=2**33), learns=False)
+    relevance = LearnedRelevance(SPEC, RelevanceSettings(everything_frames=2**33))
     found = relevance.pays_everything(jnp.array([0, LARGEST_COUNT - 1]), 1)
     assert found.tolist() == [True, True]
 
