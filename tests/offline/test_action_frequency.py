@@ -21,7 +21,6 @@ from ella.offline.action_frequency_examples import (
 )
 from ella.offline.settings import ActionFrequencyTrainingSettings
 from ella.offline.train_action_frequency import (
-    ActionFrequencyProgress,
     action_frequency_classifier,
     assess,
 )
@@ -95,19 +94,15 @@ def test_expert_episodes_end_with_done_and_short_ones_are_left_out(examples):
 def test_the_classifier_learns_and_is_cached(tmp_path, examples, caplog):
     caplog.set_level(logging.INFO, "ella")
     _, held_out = examples
-    progress: list[ActionFrequencyProgress] = []
     train = partial(action_frequency_classifier, GOTO, QUICK, directory=tmp_path)
-    first = train(progress=progress.append)
+    first = train()
     begun = ["collecting 1024 expert episodes of goto-room"]
     begun.append("training the action frequency classifier of goto-room")
     assert [line for line in caplog.messages if line in begun] == begun
     # Random frequencies are told apart; swapped instructions can hardly be, as the same walking
     # leads to every object.
     assert 0.65 < first.record["accuracy"] < 0.9
-    assert first.record["accuracy"] == pytest.approx(progress[-1].accuracy)
     assert first.record["held_out_examples"] == len(held_out.labels)
-    assert progress[-1].epoch == 10
-    assert progress[-1].loss < progress[0].loss
 
     caplog.clear()
     again = train()

@@ -59,7 +59,7 @@ def test_a_cache_without_room_is_one_line_and_keeps_no_half_entry(tmp_path):
 
 
 def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(tmp_path):
-    store = CheckpointStore(tmp_path, "abc")
+    store = CheckpointStore(tmp_path, {})
     small, large = {"a": np.arange(3.0)}, {"a": np.zeros(100_000)}
     store.save(small, 1)
     for _ in range(3):
@@ -80,7 +80,7 @@ import numpy as np
 
 from ella.runs.checkpoint import CheckpointStore
 
-store = CheckpointStore(Path(sys.argv[1]) / "checkpoints", "abc")
+store = CheckpointStore(Path(sys.argv[1]) / "checkpoints", {})
 few = {"a": np.arange(3.0)}
 store.save(few, 1)
 for size in (1_000_000, 100_000_000):

@@ -32,7 +32,7 @@ def accuracies(
     network: RelevanceNetworkSettings, training: RelevanceTrainingSettings, updates: int
 ) -> list[float]:
     """Balanced accuracy on the other instructions before the first update and after each."""
-    relevance = LearnedRelevance(SPEC, RelevanceSettings(network, training))
+    relevance = LearnedRelevance(SPEC, RelevanceSettings(network, training)).ready_to_learn()
     order = np.random.default_rng(0).permutation(SPEC.language.num_ids).astype(np.int32)
     solved, unsolved = order[:SOLVED], order[SOLVED:]
     truth = oracle_relevance(SPEC, jnp.asarray(unsolved))
