@@ -125,6 +125,14 @@ class Stem(eqx.Module):
         return norm.given(norm.chosen(product), mean, square, packed.shape[-2])
 
 
+def modulations_of(
+    layer: Linear, blocks: int, instruction: Float[Array, "*rows D"], dtype: str
+) -> Float[Array, "*rows N 2 C"]:
+    """(scale, shift) of every block."""
+    flat = layer(instruction, dtype)
+    return flat.reshape(*flat.shape[:-1], blocks, 2, -1)
+
+
 class FiLMTail(eqx.Module):
     """From the first modulation to one feature vector.
 
@@ -170,8 +178,7 @@ class FiLMTail(eqx.Module):
         self, instruction: Float[Array, "*rows D"], dtype: str = "float32"
     ) -> Float[Array, "*rows N 2 C"]:
         """Per block (scale, shift) of embedded instructions; compute them once per instruction."""
-        flat = self.modulation(instruction, dtype)
-        return flat.reshape(*flat.shape[:-1], len(self.norms), 2, -1)
+        return modulations_of(self.modulation, len(self.norms), instruction, dtype)
 
     def __call__(
         self,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from ella.networks.convolution import Convolution, ConvolutionMatrix, pooled_patches, ready
-from ella.networks.film import INPUT_CHANNELS, channels_of, packed_cells
+from ella.networks.film import INPUT_CHANNELS, channels_of, modulations_of, packed_cells
 from ella.networks.linear import Linear
 from ella.networks.normalisation import Moments, Normalisation, initial_moments
 from ella.networks.settings import Kind
@@ -131,8 +131,7 @@ class ResidualTail(eqx.Module):
         self, instruction: Float[Array, "*rows D"], dtype: str = "float32"
     ) -> Float[Array, "*rows N 2 C"]:
         """Per block (scale, shift) of embedded instructions; compute them once per instruction."""
-        flat = self.modulation(instruction, dtype)
-        return flat.reshape(*flat.shape[:-1], len(self.blocks), 2, -1)
+        return modulations_of(self.modulation, len(self.blocks), instruction, dtype)
 
     def __call__(
         self,
