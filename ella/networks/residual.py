@@ -72,7 +72,7 @@ class ResidualStem(eqx.Module):
 
     def _seen(self, image: UInt8[Array, "T B 7 7 3"], dtype: str) -> Float[Array, "T B 49 C"]:
         """The first convolution of the embedded cells. No nonlinearity lies between the two, so
-        their product is applied to one-hot cells: a seventh of the arithmetic."""
+        their product is applied to one-hot cells: less than a sixth of the arithmetic."""
         matrix = ready(self.first, dtype).matrix
         taps = matrix.reshape(9, self.embedding.shape[1], -1)
         kernel = jnp.einsum("ie,keo->kio", self.embedding.astype(dtype), taps)

@@ -10,7 +10,7 @@ rows    takes many instructions at a time against all low-level ones, weighted s
         of all the steps it stands for, up to `max_learning_rate`.
 
 Rows, our default, learn relevance in fewer updates than the released schedule does
-(tests/shaping/test_relevance_pace.py), since their gradients have far less noise.
+(tests/shaping/test_relevance_pace.py).
 
 Rows may also be single successes instead of decompositions. Then relevant pairs have one weight in
 all rows and irrelevant ones another, so that the odds p / (1 - p) tend to those with which
